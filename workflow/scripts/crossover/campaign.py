@@ -10,7 +10,9 @@ import difflib
 import functools
 import hashlib
 import json
+import os
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -70,6 +72,7 @@ class Variant:
     command: tuple[str, ...] | None = None
     binary: str | None = None
     url: str | None = None
+    api_key: str | None = None
     epoch: int = 1
 
     @classmethod
@@ -233,6 +236,29 @@ class Campaign:
         return tuple(sorted({d for v in self.variants.values() for d in v.devices}))
 
 
+# ------------------------------------------------------------------ values from the shell
+
+_FROM_SHELL = re.compile(r"\$\{(\w+)\}")
+_NAMES_A_SECRET = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
+
+
+def from_shell(value: str) -> str:
+    """`value` with every `${NAME}` replaced by this process's environment (KeyError if unset)."""
+    return _FROM_SHELL.sub(lambda match: os.environ[match[1]], value)
+
+
+def takes_from_shell(value: str) -> bool:
+    """Whether `value` holds a `${NAME}`, which must not be shown expanded."""
+    return bool(_FROM_SHELL.search(value))
+
+
+def secrets_missing(variant: Variant) -> list[str]:
+    """Names that the variant takes from an environment which does not have them."""
+    values = [*variant.env.values(), variant.api_key or ""]
+    names = {name for value in values for name in _FROM_SHELL.findall(value)}
+    return sorted(names - set(os.environ))
+
+
 # ------------------------------------------------------------------ reading and checking
 
 
@@ -316,6 +342,12 @@ def _variant(name: str, spec: dict[str, Any], model: Model) -> Variant:
             f"{_nearest(str(engine), engines.ENGINES)}; allowed: {', '.join(engines.ENGINES)}"
         )
     variant = Variant.from_dict({**spec, "name": name, "model": asdict(model)})
+    for key, value in variant.env.items():
+        if _NAMES_A_SECRET.search(key) and not takes_from_shell(value):
+            raise CampaignError(
+                f"variants.{name}.env.{key}: a secret is written into the file; write "
+                f"${{{key}}} instead and export {key} in the shell"
+            )
     try:
         engines.get(engine).command(variant, model)
     except CampaignError as error:

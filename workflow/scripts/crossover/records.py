@@ -195,7 +195,7 @@ def to_table(rows: Iterable[Mapping[str, Any]], columns: tuple[Column, ...]) -> 
 
 def write_parquet(table: pa.Table, path: str | os.PathLike[str]) -> None:
     """Write a table so that `path` is either absent, the old one, or whole."""
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
@@ -206,11 +206,11 @@ def write_json(value: Any, path: str | os.PathLike[str]) -> None:
 
 def write_text(text: str, path: str | os.PathLike[str]) -> None:
     """Write text so that `path` is either absent, the old one, or whole."""
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(text)
 
 
-class _replacing:
+class replacing:
     """A temporary path that takes the place of `path` when the block ends well."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,21 @@
+# From tables and verdicts to the page that people read.
+
+
+rule render_report:
+    input:
+        points=f"{RESULTS}/points.parquet",
+        sessions=f"{RESULTS}/sessions.parquet",
+        verdicts=f"{RESULTS}/verdicts.json",
+        policy=f"{RESULTS}/policy.json",
+        code=sorted(glob.glob("workflow/scripts/crossover/report/**/*.*", recursive=True)),
+    output:
+        "reports/crossover.html",
+    log:
+        f"logs/{CAMPAIGN.name}/render_report.log",
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        campaign=flow.Untracked(CAMPAIGN),
+        settings=flow.report_settings(CAMPAIGN),
+    script:
+        "../workflow/scripts/render_report.py"

@@ -1,0 +1,144 @@
+"""Which server starts really ran together: the blocks of the analysis, from recorded facts.
+
+The launches of one trial form a block if they ran on the same boot of the same host with the same
+engine build and started within a few hours (METHOD §3). Differences within a block are free of
+what drifts between blocks. Where nothing was recorded (imported results) the trial is the block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start of one server, with what was recorded of it; None: not recorded."""
+
+    variant: str
+    trial: Hashable
+    session_id: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    engine_version: str | None = None
+    started_at: float | None = None
+    """Unix seconds"""
+
+    @classmethod
+    def of(cls, point: Mapping[str, Any]) -> Launch:
+        """The launch of a point, as a row of `records.POINTS` with its session's facts."""
+
+        def known(column: str) -> Any:
+            value = point.get(column)
+            return None if value is None or value != value else value
+
+        return cls(
+            variant=point["variant"],
+            trial=point["trial"],
+            session_id=known("session_id"),
+            host=known("host"),
+            boot_id=known("boot_id"),
+            engine_version=known("engine_version"),
+            started_at=known("session_started_at"),
+        )
+
+    @property
+    def _machine(self) -> tuple[str | None, ...]:
+        return (self.host, self.boot_id, self.engine_version)
+
+
+Block = tuple[Hashable, int]
+"""(trial, number of the block within the trial)"""
+
+
+def form_blocks(launches: Iterable[Launch], span_h: float) -> dict[Launch, Block]:
+    """The block of every launch.
+
+    Args:
+        launches: of the two arms.
+        span_h: hours from the first start of a block within which the others must start.
+    """
+    alike = defaultdict(set)
+    for launch in launches:
+        alike[launch.trial, launch._machine].add(launch)
+    blocks = {}
+    numbers = defaultdict(int)
+    for (trial, _), group in alike.items():
+        first = None
+        for launch in sorted(group, key=lambda one: (_start(one), one.variant)):
+            if first is None or _start(launch) - first > span_h * 3600:
+                first = _start(launch)
+                numbers[trial] += 1
+            blocks[launch] = (trial, numbers[trial])
+    return blocks
+
+
+def _start(launch: Launch) -> float:
+    return 0.0 if launch.started_at is None else launch.started_at
+
+
+def caveats(
+    blocks: Mapping[Launch, Block], variant: str, baseline: str, *, paired: bool
+) -> list[dict[str, str]]:
+    """What a reader must know about when and on what the two arms ran, as {code, text}."""
+    found = []
+    apart = _trials_apart(blocks, variant, baseline)
+    if apart:
+        trials = ", ".join(f"trial {trial} ({why})" for trial, why in apart.items())
+        how = "" if paired else ", so they are compared unpaired"
+        found.append(
+            {
+                "code": "arms_not_contemporaneous",
+                "text": f"{variant} and {baseline} did not run together{how}: {trials}. "
+                f"To measure both again, give them a new `epoch` in the campaign file.",
+            }
+        )
+    if versions := _versions(blocks, variant, baseline):
+        found.append(
+            {
+                "code": "engine_version_differs",
+                "text": f"The engine's version is not the same throughout ({versions}): "
+                "the difference may be the engine's, not the variant's.",
+            }
+        )
+    return found
+
+
+def _versions(blocks: Iterable[Launch], variant: str, baseline: str) -> str | None:
+    """The engine versions of the arms in words, if there is more than one."""
+    versions = {
+        arm: sorted({one.engine_version for one in blocks if one.variant == arm} - {None})
+        for arm in (baseline, variant)
+    }
+    if len({version for arm in versions.values() for version in arm}) < 2:
+        return None
+    return "; ".join(f"{arm}: {', '.join(known) or 'unknown'}" for arm, known in versions.items())
+
+
+def _trials_apart(
+    blocks: Mapping[Launch, Block], variant: str, baseline: str
+) -> dict[Hashable, str]:
+    """Trials in which both arms ran but not in one block, each with the reason in words."""
+    arms = defaultdict(lambda: {variant: [], baseline: []})
+    for launch in sorted(blocks, key=_start):
+        arms[launch.trial][launch.variant].append(launch)
+    apart = {}
+    for trial, launches in sorted(arms.items(), key=lambda item: str(item[0])):
+        ours, theirs = launches[variant], launches[baseline]
+        if ours and theirs and not {blocks[a] for a in ours} & {blocks[b] for b in theirs}:
+            apart[trial] = _difference(ours[0], theirs[0])
+    return {trial: why for trial, why in apart.items() if why}
+
+
+def _difference(a: Launch, b: Launch) -> str | None:
+    """Why two launches are not of one block; None if only their engines' versions differ."""
+    if a.host != b.host:
+        return f"hosts {a.host or 'unknown'} and {b.host or 'unknown'}"
+    if a.boot_id != b.boot_id:
+        return "the host was rebooted in between"
+    if a.engine_version != b.engine_version:
+        return None
+    return f"started {math.ceil(abs(_start(a) - _start(b)) / 3600)} h apart"

@@ -1,0 +1,52 @@
+"""From a variant's `args` to a command line, and from a command's placeholders to values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PLACEHOLDERS = ("port", "model", "model_name", "python", "engines", "name")
+"""All that a command may leave open.
+
+port: where the server shall listen; model: path of the weights, or the model's name where there
+is no path; model_name: the name under which it is served; python: this interpreter; engines: the
+folder of this file; name: the variant. They keep machine paths out of a campaign's digests.
+"""
+
+_PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
+
+
+def flags(args: Mapping[str, Any]) -> list[str]:
+    """The engine's own flags, in the order given and with their names unchanged.
+
+    `ctx-size` becomes `--ctx-size`, and an underscore is not a dash; a key that begins with `-`
+    is kept. True gives a bare flag, False and None give none, a list gives the flag followed by
+    its items, a mapping gives JSON; anything else is written as Python writes it.
+    """
+    command: list[str] = []
+    for key, value in args.items():
+        if value is None or value is False:
+            continue
+        command.append(key if key.startswith("-") else f"--{key}")
+        if value is True:
+            continue
+        items = value if isinstance(value, (list, tuple)) else [value]
+        command += [_text(item) for item in items]
+    return command
+
+
+def fill(command: Sequence[str], **values: Any) -> list[str]:
+    """`command` with its PLACEHOLDERS replaced; all other braces, such as JSON's, are left alone.
+
+    Raises:
+        KeyError: the command holds a placeholder that `values` has no value for.
+    """
+    return [_PLACEHOLDER.sub(lambda match: str(values[match[1]]), word) for word in command]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return str(value)

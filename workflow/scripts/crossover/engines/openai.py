@@ -1,0 +1,122 @@
+"""Any server that speaks the OpenAI protocol: running already, or started by a given command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crossover.engines import prometheus
+from crossover.engines.base import Counters, Description, Engine, Gauges
+from crossover.errors import CampaignError, EngineError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from crossover.campaign import Model, Variant
+
+
+class OpenAI(Engine):
+    """`variant.url` names a running server; `variant.command` starts one that we also stop."""
+
+    name = "openai"
+    # the protocol knows no health route: only our own streamed request shows that it is ready
+    health_path = None
+
+    def command(self, variant: Variant, model: Model) -> list[str] | None:
+        """The variant's own command; None: the server runs already.
+
+        Raises:
+            CampaignError: not exactly one of `command` and `url` is given, or one is unusable.
+        """
+        if (variant.command is None) == (variant.url is None):
+            given = "both" if variant.url else "neither"
+            raise CampaignError(
+                f"command or url: {given} is given; engine openai needs exactly one: the command "
+                "that starts the server, or the address of one that is already running"
+            )
+        if variant.args:
+            raise CampaignError(
+                f"args: {', '.join(variant.args)} given; engine openai knows no flags: write them "
+                "into `command`, or give them to the server that runs at `url`"
+            )
+        if variant.url is not None:
+            if variant.url.rstrip("/").endswith("/v1"):
+                raise CampaignError(f"url: {variant.url!r} must be given without its /v1")
+            return None
+        if not any("{port}" in word for word in variant.command):
+            raise CampaignError(
+                f"command: {' '.join(variant.command)!r} has no {{port}}; the server must listen "
+                "on the port that it is given there"
+            )
+        return list(variant.command)
+
+    def describe(self, http: httpx.Client) -> Description:
+        """The name of the model that it serves, and its list of models as it is.
+
+        Raises:
+            EngineError: /v1/models gives no list of models.
+        """
+        response = http.get("/v1/models")
+        try:
+            models = response.json()["data"]
+            names = [model["id"] for model in models]
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(
+                f"{response.url}: no list of models (HTTP {response.status_code}, "
+                f"{response.text[:60]!r}); is this a server of the OpenAI protocol?"
+            ) from error
+        return Description(model=names[0] if names else None, resolved={"models": models})
+
+    def counters(self, http: httpx.Client) -> Counters:
+        """What /metrics counts under the names of vLLM, SGLang or llama.cpp, if it does."""
+        metrics = prometheus.fetch(http)
+        if metrics is None:
+            return Counters()
+        read = metrics.total
+        return Counters(
+            output_tokens=read(
+                "vllm:generation_tokens_total",
+                "sglang:generation_tokens_total",
+                "llamacpp:tokens_predicted_total",
+            ),
+            prompt_tokens=read(
+                "vllm:prompt_tokens_total",
+                "sglang:prompt_tokens_total",
+                "llamacpp:prompt_tokens_total",
+            ),
+            cached_prompt_tokens=read("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total"),
+            verify_steps=read(
+                "vllm:spec_decode_num_drafts_total",
+                "sglang:spec_verify_calls_total",
+                "llamacpp:spec_decode_num_drafts_total",
+            ),
+            drafted_tokens=read(
+                "vllm:spec_decode_num_draft_tokens_total",
+                "llamacpp:spec_decode_num_draft_tokens_total",
+            ),
+            accepted_tokens=read(
+                "vllm:spec_decode_num_accepted_tokens_total",
+                "llamacpp:spec_decode_num_accepted_tokens_total",
+            ),
+            accepted_per_position=metrics.by_position(
+                "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                "llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
+            ),
+            preemptions=read("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
+        )
+
+    def gauges(self, http: httpx.Client) -> Gauges:
+        """The load as /metrics gives it under the names of vLLM, SGLang or llama.cpp."""
+        metrics = prometheus.fetch(http)
+        if metrics is None:
+            return Gauges()
+        return Gauges(
+            running_requests=metrics.total(
+                "vllm:num_requests_running",
+                "sglang:num_running_reqs",
+                "llamacpp:requests_processing",
+            ),
+            queued_requests=metrics.total(
+                "vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred"
+            ),
+            kv_cache_usage=metrics.largest("vllm:kv_cache_usage_perc", "sglang:token_usage"),
+        )

@@ -1,0 +1,1 @@
+"""The load client: prompts → requests → a closed loop over plain sockets → decoded answers."""

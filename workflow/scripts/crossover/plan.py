@@ -1,0 +1,159 @@
+"""What a campaign will cost: its points, and how long each takes, before it starts."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossover.campaign import Campaign, Load
+from crossover.server import session
+
+START_S = 20.0
+"""Assumed start and stop of a server whose start was never measured."""
+
+POINT_OVERHEAD_S = 1.5
+"""Assumed seconds of a point's job outside its load."""
+
+
+@dataclass(frozen=True)
+class PlannedPoint:
+    """One point of the campaign and where its result belongs."""
+
+    variant: str
+    trial: int
+    workload: str
+    concurrency: int
+    folder: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was measured."""
+        return (self.folder / "point.json").exists()
+
+
+def session_folder(campaign: Campaign, variant: str, trial: int, root: Path) -> Path:
+    """Folder of a session's files."""
+    return root / campaign.name / variant / campaign.server_digests[variant] / f"trial~{trial}"
+
+
+def points(campaign: Campaign, root: Path = Path("results")) -> Iterator[PlannedPoint]:
+    """All points of a campaign in the order in which they are measured."""
+    for planned in campaign.sessions:
+        folder = session_folder(campaign, planned.variant, planned.trial, root)
+        for workload, concurrency in campaign.points(planned.trial):
+            where = folder / workload / campaign.point_digests[workload]
+            yield PlannedPoint(
+                planned.variant,
+                planned.trial,
+                workload,
+                concurrency,
+                where / f"concurrency~{concurrency}",
+            )
+
+
+class Durations:
+    """Seconds a point takes: as measured in other trials, else the least its settings allow."""
+
+    def __init__(self, load: Load, done: Iterable[PlannedPoint]) -> None:
+        self.load = load
+        self._measured: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+        for point in done:
+            row = json.loads((point.folder / "point.json").read_text())
+            if row["load_s"] is not None:
+                self._measured[point.variant, point.workload, point.concurrency].append(row["load_s"])
+
+    def of(self, point: PlannedPoint) -> tuple[float, bool]:
+        """(seconds, whether they come from an earlier measurement)."""
+        for matches in (
+            lambda k: k == (point.variant, point.workload, point.concurrency),
+            lambda k: k[1:] == (point.workload, point.concurrency),
+        ):
+            found = [s for key, seconds in self._measured.items() if matches(key) for s in seconds]
+            if found:
+                return statistics.mean(found) + POINT_OVERHEAD_S, True
+        least = self.load.ramp_s + self.load.steady.min_s * (
+            1 + self.load.warmup.completions_per_client / max(1, self.load.steady.completions_per_client)
+        )
+        return least + POINT_OVERHEAD_S, False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is still to be done in a campaign."""
+
+    points: int
+    points_done: int
+    sessions: int
+    seconds: float
+    device_seconds: float
+    longest_point_s: float
+    longest_point: str
+    estimated_points: int
+    estimated_starts: int
+
+    def __str__(self) -> str:
+        lines = [
+            f"points to measure:  {self.points} ({self.points_done} are there already)",
+            f"sessions to start:  {self.sessions}",
+            f"time on one device: {self.seconds / 3600:.2f} h",
+            f"device-hours:       {self.device_seconds / 3600:.2f}",
+            f"longest point:      {self.longest_point_s:.0f} s ({self.longest_point})",
+        ]
+        if self.estimated_points:
+            lines.append(
+                f"{self.estimated_points} of these points were never measured: for them the least "
+                "time that their windows allow is assumed; slow answers make it longer"
+            )
+        if self.estimated_starts:
+            lines.append(
+                f"{self.estimated_starts} of these starts are of servers that never started here: "
+                f"{START_S:.0f} s each is assumed"
+            )
+        return "\n".join(lines)
+
+
+def cost(campaign: Campaign, root: Path = Path("results")) -> Cost:
+    """What running the campaign now would take, from earlier points and starts where there are."""
+    everything = list(points(campaign, root))
+    due = [p for p in everything if not p.is_done]
+    durations = Durations(campaign.load, (p for p in everything if p.is_done))
+    starts = start_seconds(campaign, root)
+    due_sessions = {(p.variant, p.trial) for p in due}
+    seconds = {p: durations.of(p) for p in due}
+    by_session = {
+        s: starts.get(s[0], START_S) + sum(seconds[p][0] for p in due if (p.variant, p.trial) == s)
+        for s in due_sessions
+    }
+    longest = max(due, key=lambda p: seconds[p][0], default=None)
+    return Cost(
+        points=len(due),
+        points_done=len(everything) - len(due),
+        sessions=len(due_sessions),
+        seconds=sum(by_session.values()),
+        device_seconds=sum(t * len(campaign.variants[s[0]].devices) for s, t in by_session.items()),
+        longest_point_s=seconds[longest][0] if longest else 0.0,
+        longest_point=(
+            f"{longest.variant}, {longest.workload}, concurrency {longest.concurrency}"
+            if longest
+            else "none"
+        ),
+        estimated_points=sum(not measured for _, measured in seconds.values()),
+        estimated_starts=sum(s[0] not in starts for s in due_sessions),
+    )
+
+
+def start_seconds(campaign: Campaign, root: Path) -> dict[str, float]:
+    """For each variant that has started before: mean seconds of its start and stop."""
+    found = defaultdict(list)
+    for name in campaign.variants:
+        for trial in range(1, campaign.load.trials + 1):
+            folder = session_folder(campaign, name, trial, root) / "sessions"
+            for record in folder.glob("*Z-????????.jsonl"):
+                facts = session.read(record)
+                if "ready_after_s" in facts:
+                    found[name].append(facts["ready_after_s"] + facts.get("stop_s", 0.0))
+    return {name: statistics.mean(seconds) for name, seconds in found.items()}

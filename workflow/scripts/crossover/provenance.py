@@ -1,0 +1,105 @@
+"""Where a result comes from: machine, versions, commit, model file; and what must not be told."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PACKAGES = ("snakemake", "pandas", "pyarrow", "httpx", "httptools", "numpy", "scipy", "altair")
+_SECRET_FLAG = re.compile(r"--?(.*[-_])?(api[-_]?key|hf[-_]token|secret|password)", re.IGNORECASE)
+HIDDEN = "(hidden)"
+
+
+def commit() -> str | None:
+    """Commit of this code, with `+` where the working tree differs; None outside git."""
+    here = Path(__file__).parent
+    try:
+        head = _output(["git", "rev-parse", "--short=12", "HEAD"], here)
+        dirty = _output(["git", "status", "--porcelain", "--untracked-files=no"], here)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + ("+" if dirty else "")
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that measure and analyse."""
+    return {
+        "python": platform.python_version(),
+        **{p: importlib.metadata.version(p) for p in _PACKAGES},
+    }
+
+
+def hardware() -> dict[str, Any]:
+    """CPU, cores, memory and kernel of this host."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """The columns of records.SESSIONS that say where and with what a session ran."""
+    return {
+        "commit": commit(),
+        "host": socket.gethostname(),
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "hardware": json.dumps(hardware()),
+        "versions": json.dumps(versions()),
+    }
+
+
+def fingerprint(path: str | None) -> str | None:
+    """Size and digest of the first and last MiB of a file; None for a name or a folder."""
+    if path is None or not Path(path).is_file():
+        return None
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read(2**20))
+        file.seek(max(0, size - 2**20))
+        digest.update(file.read(2**20))
+    return f"{size}:{digest.hexdigest()[:16]}"
+
+
+def redacted(command: Sequence[str] | None) -> list[str] | None:
+    """A command without the values of flags that name a secret."""
+    if command is None:
+        return None
+    shown, hide = [], False
+    for word in command:
+        flag, equals, _ = word.partition("=")
+        if hide:
+            shown.append(HIDDEN)
+        elif equals and _SECRET_FLAG.fullmatch(flag):
+            shown.append(f"{flag}={HIDDEN}")
+        else:
+            shown.append(word)
+        hide = not hide and bool(_SECRET_FLAG.fullmatch(word))
+    return shown
+
+
+def _output(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
+
+
+def _cpu_model() -> str | None:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None

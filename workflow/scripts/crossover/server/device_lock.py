@@ -1,0 +1,60 @@
+"""One server at a time on a device of this host: a kernel lock that ends with its holder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from crossover.server import processes
+
+
+def path(device: str) -> Path:
+    """The lock file of a device, the same for all checkouts and users of this host."""
+    folder = Path(
+        os.environ.get("CROSSOVER_LOCK_DIR") or Path(tempfile.gettempdir()) / "crossover-devices"
+    )
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)
+    return folder / f"{device}.lock"
+
+
+def acquire(device: str, holder: dict) -> int | None:
+    """Lock a device and write down who holds it.
+
+    Returns: the open file that carries the lock until it is closed; None: somebody holds it.
+    """
+    file = path(device)
+    fd = os.open(file, os.O_RDWR | (0 if file.exists() else os.O_CREAT) | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps(holder).encode(), 0)
+    return fd
+
+
+def holder(device: str) -> dict | None:
+    """Who holds a device now, as written by `acquire`; None: it is free."""
+    try:
+        fd = os.open(path(device), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return json.loads(os.pread(fd, 65536, 0) or b"{}")
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def is_reclaimable(held: dict, owner: str) -> bool:
+    """Whether the holder belongs to this run, or to a run that is gone."""
+    return held.get("owner") == owner or not processes.is_alive(held["owner"])

@@ -1,0 +1,120 @@
+"""Processes named so that a reused pid is never mistaken for the process that was meant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+SESSION_MARK = "CROSSOVER_SESSION"
+"""Environment variable that every process of a session inherits; its value is the session id."""
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time of `pid` in clock ticks since boot; None when it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def identity(pid: int | None = None) -> str:
+    """`host:pid:start ticks` of a process, by default of this one."""
+    pid = os.getpid() if pid is None else pid
+    return f"{socket.gethostname()}:{pid}:{start_ticks(pid)}"
+
+
+def pid_of(who: str) -> int:
+    """The pid in an identity."""
+    return int(who.rsplit(":", 2)[1])
+
+
+def is_alive(who: str) -> bool:
+    """Whether the very process named `who` runs. Of another host it is assumed."""
+    host, pid, ticks = who.rsplit(":", 2)
+    return host != socket.gethostname() or str(start_ticks(int(pid))) == ticks
+
+
+def stop(who: str, grace_s: float) -> bool:
+    """TERM, then KILL after `grace_s`. False when the process was gone already."""
+    if not is_alive(who):
+        return False
+    for sig, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(pid_of(who), sig)
+        except ProcessLookupError:
+            return True
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline:
+            if not is_alive(who):
+                return True
+            time.sleep(0.02)
+    return True
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """All processes below `pid` that still run."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def of_session(session_id: str) -> list[int]:
+    """Pids of all processes that carry the session's mark, however they were daemonised."""
+    mark = f"{SESSION_MARK}={session_id}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                pid = int(folder.name)
+                if start_ticks(pid) is not None:
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def kill_all(pids: Iterable[int], wait_s: float = 5.0) -> list[int]:
+    """KILL processes and wait; returns those that are still there after `wait_s`."""
+    processes = []
+    for pid in pids:
+        try:
+            process = psutil.Process(pid)
+            process.kill()
+            processes.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    _, left = psutil.wait_procs(processes, timeout=wait_s)
+    return [p.pid for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def listener(port: int) -> psutil.Process | None:
+    """The process that listens on a TCP port of this host; None: none, or not visible."""
+    for connection in psutil.net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+            return psutil.Process(connection.pid) if connection.pid else None
+    return None
+
+
+def is_port_open(host: str, port: int) -> bool:
+    """Whether something accepts connections there."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) == 0
+
+
+def describe(pid: int) -> str:
+    """A process for a message: pid and the beginning of its command line."""
+    try:
+        return f"pid {pid} ({' '.join(psutil.Process(pid).cmdline())[:80]})"
+    except psutil.NoSuchProcess:
+        return f"pid {pid}"

@@ -1,0 +1,223 @@
+"""Ready means: our own streamed request was answered, by the process that we started."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import httpx
+
+from crossover import engines
+from crossover.campaign import Variant, from_shell
+from crossover.engines.base import Description, Engine
+from crossover.errors import StartupError
+from crossover.records import write_json
+from crossover.server import processes, session
+from crossover.server.session import Handle, log_tail
+
+_POLL_S = 0.1
+_PROBE_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What our own streamed request got: None where nothing came."""
+
+    text: str
+    finish_reason: str | None
+    output_tokens: int | None
+
+    @property
+    def problem(self) -> str | None:
+        """What is missing from a correct answer; None: nothing."""
+        if self.output_tokens is None:
+            return "it sent no usage although stream_options.include_usage was set"
+        if self.output_tokens < 2:
+            return f"it generated {self.output_tokens} tokens, at least 2 are needed"
+        if not self.text:
+            return "it sent no content"
+        if self.finish_reason is None:
+            return "it sent no finish reason"
+        return None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A server that has answered."""
+
+    ready_after_s: float
+    description: Description
+
+
+def check(
+    handle_path: str,
+    health_path: str,
+    variant: Variant,
+    report: Callable[[str], None] = lambda _: None,
+) -> Ready:
+    """Wait until the server of a handle is ready; write health.json and the session's record.
+
+    Raises:
+        StartupError: see `wait_until_ready`.
+    """
+    handle = Handle.read(handle_path)
+    if handle is None:
+        raise StartupError(f"{variant.name}: no handle at {handle_path}; run the same command again")
+    engine = engines.get(variant.engine)
+    key = from_shell(variant.api_key) if variant.api_key else None
+    ready_after_s = wait_until_ready(handle, variant, engine, key, report)
+    with client(handle.base_url, key) as http:
+        description = engine.describe(http)
+    facts = {
+        "ready_after_s": ready_after_s,
+        "engine_version": description.engine_version,
+        "description": json.dumps(asdict(description)),
+    }
+    session.append(handle.record, "ready", **facts)
+    write_json({**asdict(handle), **facts}, health_path)
+    return Ready(ready_after_s, description)
+
+
+def client(base_url: str, api_key: str | None = None) -> httpx.Client:
+    """A client for everything that is not measured. Proxies of the environment are not used."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return httpx.Client(base_url=base_url, timeout=10.0, headers=headers, trust_env=False)
+
+
+def wait_until_ready(
+    handle: Handle,
+    variant: Variant,
+    engine: Engine,
+    api_key: str | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> float:
+    """Block until the server is ready; returns the seconds from its start.
+
+    Raises:
+        StartupError: it died, answers wrongly, is not the one that we started, or is not ready
+            in `variant.startup_timeout_s`; with the last lines of its log.
+    """
+    deadline = handle.started_s + variant.startup_timeout_s
+    seen = "no answer yet"
+    last_report = handle.started_s
+    with client(handle.base_url, api_key) as http:
+        while True:
+            _check_alive(handle)
+            answered, seen = _is_healthy(http, engine.health_path)
+            if answered:
+                _check_listener(handle)
+                probe_answer, seen = _try_probe(http, handle, variant, engine)
+                if probe_answer:
+                    return time.monotonic() - handle.started_s
+            now = time.monotonic()
+            if now > deadline:
+                raise StartupError(
+                    _with_log(
+                        f"{variant.name}: not ready after {variant.startup_timeout_s:g} s; last "
+                        f"seen: {seen}; raise startup_timeout_s if it only needs longer",
+                        handle,
+                    )
+                )
+            if now - last_report > 5.0:
+                last_report = now
+                report(
+                    f"{variant.name}: waiting for the server, {now - handle.started_s:.0f} s: "
+                    f"{seen}; log: {log_tail(handle.server_log, 1)}"
+                )
+            time.sleep(_POLL_S)
+
+
+def _is_healthy(http: httpx.Client, path: str | None) -> tuple[bool, str]:
+    if path is None:
+        return True, "no health route"
+    try:
+        answer = http.get(path)
+    except httpx.HTTPError as error:
+        return False, f"GET {path}: {type(error).__name__}"
+    return answer.status_code < 400, f"GET {path}: {answer.status_code}"
+
+
+def _try_probe(
+    http: httpx.Client, handle: Handle, variant: Variant, engine: Engine
+) -> tuple[bool, str]:
+    """(True, …) when the probe is answered; a server that is up and answers wrongly is an error."""
+    try:
+        problem = probe(http, variant.model.name).problem
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        seen = f"POST /v1/chat/completions: {status} {error.response.text[:200]!r}"
+        if status == 503:  # some engines say healthy before the model is loaded
+            return False, seen
+        raise StartupError(
+            _with_log(f"{variant.name}: healthy, but our request failed: {seen}", handle)
+        ) from None
+    except httpx.HTTPError as error:
+        return False, f"POST /v1/chat/completions: {type(error).__name__}"
+    if problem:
+        raise StartupError(
+            _with_log(f"{variant.name}: healthy, but our request was not answered: {problem}", handle)
+        )
+    return True, "ready"
+
+
+def probe(http: httpx.Client, model: str) -> Probe:
+    """One short streamed chat request.
+
+    Raises:
+        httpx.HTTPError: no connection, a broken stream, or a status of 400 and above.
+    """
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": "Count from one to ten."}],
+        "max_tokens": _PROBE_TOKENS,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    text, finish, tokens = "", None, None
+    with http.stream("POST", "/v1/chat/completions", json=body, timeout=60.0) as answer:
+        if answer.status_code >= 400:
+            answer.read()
+            answer.raise_for_status()
+        for line in answer.iter_lines():
+            if not line.startswith("data:") or line[5:].strip() == "[DONE]":
+                continue
+            event = json.loads(line[5:])
+            if usage := event.get("usage"):
+                tokens = usage["completion_tokens"]
+            for choice in event.get("choices") or []:
+                delta = choice.get("delta") or {}
+                text += delta.get("content") or delta.get("reasoning_content") or ""
+                finish = choice.get("finish_reason") or finish
+    return Probe(text, finish, tokens)
+
+
+def _check_alive(handle: Handle) -> None:
+    if not processes.is_alive(handle.supervisor):
+        raise StartupError(
+            _with_log(f"{handle.variant}: the server ended during start-up", handle)
+        )
+
+
+def _check_listener(handle: Handle) -> None:
+    """Refuse a port that a process answers which is not of this session."""
+    if handle.port is None:
+        return
+    listener = processes.listener(handle.port)
+    if listener is None:
+        return
+    ours = {p.pid for p in processes.descendants(processes.pid_of(handle.supervisor))}
+    if listener.pid not in ours:
+        raise StartupError(
+            _with_log(
+                f"{handle.variant}: port {handle.port} is answered by "
+                f"{processes.describe(listener.pid)}, which is not the server that was started",
+                handle,
+            )
+        )
+
+
+def _with_log(message: str, handle: Handle) -> str:
+    return f"{message}\nlast lines of {handle.server_log}:\n{log_tail(handle.server_log)}"

@@ -1,0 +1,110 @@
+"""A session's files: the handle of a live server, and the append-only record of its life."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from crossover.records import write_json
+
+
+def new_id() -> str:
+    """A session id that sorts by time: UTC second and eight random hex digits."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A server that is up (or coming up). The file is there only while the server lives."""
+
+    session_id: str
+    variant: str
+    trial: int
+    base_url: str
+    port: int | None
+    pid: int | None
+    supervisor: str
+    owner: str
+    started_at: float
+    started_s: float
+    record: str
+    samples: str
+    server_log: str
+    job_id: str | None = None
+
+    def write(self, path: str | Path) -> None:
+        """Write the handle's file at once, whole."""
+        write_json(asdict(self), path)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Handle | None:
+        """The handle in a file (health.json is one, with more in it); None: no such file."""
+        try:
+            values = json.loads(Path(path).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+
+
+def append(record: str | Path, event: str, **facts: Any) -> None:
+    """Add one event to a session's record, in one write."""
+    path = Path(record)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, line.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def read(record: str | Path) -> dict[str, Any]:
+    """All facts of a session's record, later events over earlier ones.
+
+    A last line that a power cut left incomplete is ignored.
+    """
+    facts: dict[str, Any] = {}
+    for line in Path(record).read_text().splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        event.pop("event")
+        facts.update(event)
+    return facts
+
+
+def samples(path: str | Path, start_s: float, end_s: float) -> list[dict[str, Any]]:
+    """The supervisor's samples between two moments of the monotonic clock."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            sample = json.loads(line)
+        except ValueError:
+            continue
+        if start_s <= sample["t"] <= end_s:
+            found.append(sample)
+    return found
+
+
+def log_tail(path: str | Path, lines: int = 30) -> str:
+    """The last lines of a server log, without control characters."""
+    try:
+        with open(path, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - 32_768))
+            text = log.read().decode(errors="replace")
+    except FileNotFoundError:
+        return "(no log)"
+    tail = text.splitlines()[-lines:]
+    return "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in tail)

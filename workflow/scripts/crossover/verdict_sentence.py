@@ -1,0 +1,286 @@
+"""A verdict in plain words: what holds, how surely, on what range, and what is missing."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from crossover.stats.curve import Crossing
+    from crossover.verdict import Level, Verdict
+
+_METRIC_PREFIX = {
+    "output_throughput": "",
+    "ttft": "Time to first token (closed loop): ",
+    "tpot": "Time per output token: ",
+}
+
+
+def sentence(verdict: Verdict) -> str:
+    """The verdict in one to three sentences.
+
+    Concurrency is whole: a crossover at C* = 10.7 reads "up to concurrency 10", an interval
+    [6.2, 15.9] reads 6–15 (METHOD §5, integer rule).
+    """
+    say = {
+        "crossover": _crossover,
+        "multiple_crossovers": _crossover,
+        "variant_faster_throughout": _throughout,
+        "baseline_faster_throughout": _throughout,
+        "equivalent": _equivalent,
+        "inconclusive": _inconclusive,
+        "not_comparable": _not_comparable,
+    }[verdict.verdict]
+    return _METRIC_PREFIX[verdict.metric] + say(verdict)
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+def _crossover(verdict: Verdict) -> str:
+    parts = []
+    for i, crossing in enumerate(verdict.crossings):
+        word = "faster" if crossing.direction == "down" else "slower"
+        concurrency = "concurrency " if i == 0 else ""
+        interval = f"{_percent(verdict.confidence)} interval " if i == 0 else ""
+        parts.append(
+            f"{word} up to {concurrency}{_floor(crossing.c_star)} ({interval}{_interval(crossing)})"
+        )
+    beyond = "slower" if verdict.crossings[-1].direction == "down" else "faster"
+    joined = f"{', '.join(parts)} and {beyond} beyond"
+    text = f"{verdict.variant} is {joined}, on {_span(verdict)} tested ({_ends(verdict)})."
+    gaps = [_gap(verdict.levels, c.c_star) for c in verdict.crossings if c.coarse]
+    if gaps:
+        between = " and ".join(f"between {low} and {high}" for low, high in gaps)
+        text += f" Nothing was tested {between}: measure there to narrow it."
+    if "operational_law_violated" in verdict.reasons:
+        text += (
+            " Throughput changes more between these levels than concurrency explains, "
+            "as at a cap or a switch of mode: look there first."
+        )
+    return text
+
+
+def _throughout(verdict: Verdict) -> str:
+    ours = verdict.verdict == "variant_faster_throughout"
+    word, other, label = ("faster", "slower", "+") if ours else ("slower", "faster", "-")
+    clear = verdict.labelled(label)
+    margin = _percent(verdict.margin)
+    if len(clear) == len(verdict.levels):
+        text = (
+            f"{verdict.variant} is {word} at every tested concurrency, {_span(verdict)} "
+            f"({_range(verdict.levels)})"
+        )
+    else:
+        text = (
+            f"{verdict.variant} is {word} at {_at(clear, verdict)} and nowhere more than {margin} "
+            f"{other}, on {_span(verdict)} tested ({_range(verdict.levels)})"
+        )
+    text += (
+        f"; none up to {_last(verdict)} tested (that is not “never”)."
+        if ours
+        else (f"; it does not start to pay up to {_last(verdict)} tested (that is not “never”).")
+    )
+    return text + _within_margin(verdict)
+
+
+def _equivalent(verdict: Verdict) -> str:
+    return (
+        f"{verdict.variant} and {verdict.baseline} differ by less than {_percent(verdict.margin)} "
+        f"at every tested concurrency, {_span(verdict)} ({_range(verdict.levels)})."
+        + _within_margin(verdict)
+    )
+
+
+def _within_margin(verdict: Verdict) -> str:
+    if "crossing_within_margin" not in verdict.reasons:
+        return ""
+    where = " and ".join(f"after {_floor(c.c_star)}" for c in verdict.crossings)
+    return (
+        f" The sign changes {where}, but within the margin of {_percent(verdict.margin)}, "
+        "so it does not count as a crossover."
+    )
+
+
+def _not_comparable(verdict: Verdict) -> str:
+    lacking = [
+        name
+        for arm, name in (("baseline", verdict.baseline), ("variant", verdict.variant))
+        if f"{arm}_without_valid_points" in verdict.reasons
+    ]
+    if lacking:
+        text = f"Not comparable: no valid point of {' nor of '.join(lacking)}"
+        mine = [row for row in verdict.bad_rows if row["variant"] in lacking]
+        if not mine:
+            return f"{text} was measured."
+        why = sorted({reason for row in mine for reason in row["reasons"]})
+        return f"{text} ({len(mine)} left out: {', '.join(why)})."
+    return (
+        f"Not comparable: {verdict.variant} and {verdict.baseline} have no concurrency in common; "
+        f"only one of them was measured validly at {_list(verdict.dropped_levels)}."
+    )
+
+
+# ------------------------------------------------------------------ cannot tell
+
+
+def _inconclusive(verdict: Verdict) -> str:
+    if verdict.levels[0].label is None:
+        return _unreplicated(verdict)
+    better, worse, unresolved = (verdict.labelled(label) for label in "+-?")
+    if "no_significant_level" in verdict.reasons:
+        return (
+            f"Cannot tell: no tested concurrency, {_span(verdict)}, shows a difference beyond the "
+            f"noise ({_range(verdict.levels)}, {verdict.n_trials} trials)." + _missing(verdict)
+        )
+    found = _found(verdict, better, worse)
+    if not unresolved:
+        return (
+            f"Cannot tell whether it matters: {verdict.variant} is {found} ({_range(verdict.levels)}), "
+            f"too close to the margin of {_percent(verdict.margin)} to say more; "
+            "more trials would help."
+        )
+    return (
+        f"Cannot tell for all of {_span(verdict)} tested: {verdict.variant} is {found}, but "
+        f"{_at(unresolved, verdict)} {'is' if len(unresolved) == 1 else 'are'} unresolved after "
+        f"{verdict.n_trials} trials." + _missing(verdict)
+    )
+
+
+def _missing(verdict: Verdict) -> str:
+    """What would resolve the unresolved levels."""
+    possible = [n for n in verdict.needed if n["trials"] is not None]
+    beyond = [n["concurrency"] for n in verdict.needed if n["trials"] is None]
+    parts = []
+    if possible:
+        most = max(n["trials"] for n in possible)
+        at = _at([n["concurrency"] for n in possible], verdict)
+        parts.append(f"about {most} trials would resolve {at}")
+    if beyond:
+        parts.append(
+            f"the difference at {_at(beyond, verdict)} is too small to resolve "
+            "with a sensible number of trials"
+        )
+    text = "; ".join(parts)
+    return f" {text[0].upper()}{text[1:]}." if text else ""
+
+
+def _unreplicated(verdict: Verdict) -> str:
+    if "single_repeat" in verdict.reasons:
+        text = f"One trial only{_of_which(verdict)}: cannot tell."
+    else:
+        text = "No concurrency was measured in two trials alike: cannot tell."
+    if "fewer_than_2_common_levels" in verdict.reasons:
+        text += (
+            f" Only concurrency {_span(verdict)} was measured in both, at {_range(verdict.levels)}; "
+            "a crossover takes at least two."
+        )
+    elif verdict.indicative:
+        text += f" {_suggestion(verdict)}"
+    return f"{text} Measure at least 3 trials."
+
+
+def _of_which(verdict: Verdict) -> str:
+    baseline = max(level.baseline_trials for level in verdict.levels)
+    variant = max(level.variant_trials for level in verdict.levels)
+    if (baseline > 1) == (variant > 1):
+        return ""
+    return f" of {verdict.variant if baseline > 1 else verdict.baseline}"
+
+
+def _suggestion(verdict: Verdict) -> str:
+    """What unrepeated values suggest under an assumed noise, and where their ratio passes 1."""
+    labels = verdict.indicative["labels"]
+    better, worse = (
+        [v.concurrency for v, label in zip(verdict.levels, labels, strict=True) if label == sign]
+        for sign in "+-"
+    )
+    single = "The single run" if verdict.n_trials == 1 else "What was measured"
+    assumed = f"if runs vary by {_percent(verdict.indicative['assumed_cv'])}"
+    if better or worse:
+        found = _found(verdict, better, worse)
+        text = f"{single} suggests that {verdict.variant} is {found}, {assumed}"
+    else:
+        text = f"{single} shows no difference beyond the noise, {assumed}"
+    passes = [
+        f"{a.concurrency} and {b.concurrency}"
+        for a, b in zip(verdict.levels, verdict.levels[1:], strict=False)
+        if (a.ratio - 1) * (b.ratio - 1) < 0
+    ]
+    if passes:
+        text += f"; the ratio passes 1 between {', '.join(passes)}"
+    return f"{text} ({_ends(verdict)})."
+
+
+# ------------------------------------------------------------------ phrases
+
+
+def _found(verdict: Verdict, better: Sequence[int], worse: Sequence[int]) -> str:
+    parts = [
+        f"{word} at {_at(levels, verdict)}"
+        for word, levels in (("faster", better), ("slower", worse))
+        if levels
+    ]
+    return " and ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 6):g} %"
+
+
+def _floor(concurrency: float) -> int:
+    """The whole concurrency below; a level that was computed as 9.999… stays 10."""
+    return math.floor(concurrency + 1e-9)
+
+
+def _interval(crossing: Crossing) -> str:
+    low, high = map(_floor, crossing.ci)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _last(verdict: Verdict) -> int:
+    return verdict.levels[-1].concurrency
+
+
+def _span(verdict: Verdict) -> str:
+    first, last = verdict.levels[0].concurrency, _last(verdict)
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def _ends(verdict: Verdict) -> str:
+    first, last = verdict.levels[0], verdict.levels[-1]
+    return f"{first.ratio:.2f}× at {first.concurrency}, {last.ratio:.2f}× at {last.concurrency}"
+
+
+def _range(levels: Iterable[Level]) -> str:
+    ratios = [f"{ratio:.2f}×" for ratio in sorted(level.ratio for level in levels)]
+    return ratios[0] if ratios[0] == ratios[-1] else f"{ratios[0]} to {ratios[-1]}"
+
+
+def _gap(levels: Sequence[Level], concurrency: float) -> tuple[int, int]:
+    """The neighbouring tested levels around a concurrency."""
+    tested = [level.concurrency for level in levels]
+    high = next((i for i, level in enumerate(tested) if level > concurrency), len(tested) - 1)
+    return tested[high - 1], tested[high]
+
+
+def _at(levels: Sequence[int], verdict: Verdict) -> str:
+    """Levels in words; three or more that were tested side by side become a range."""
+    tested = [level.concurrency for level in verdict.levels]
+    runs: list[list[int]] = []
+    for level in levels:
+        if runs and tested.index(level) == tested.index(runs[-1][-1]) + 1:
+            runs[-1].append(level)
+        else:
+            runs.append([level])
+    words = []
+    for run in runs:
+        words += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
+    return _list(words)
+
+
+def _list(words: Iterable[object]) -> str:
+    *head, last = map(str, words)
+    return f"{', '.join(head)} and {last}" if head else last

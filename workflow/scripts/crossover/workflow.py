@@ -1,0 +1,195 @@
+"""What the rules need from Python: parameters outside the rerun triggers, and clean signals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from crossover import engines
+from crossover.campaign import PROTOCOL, Campaign, canonical, digest, secrets_missing
+from crossover.errors import CrossoverError, EngineError
+from crossover.server import processes
+from crossover.server.session import Handle
+
+OWNER = "CROSSOVER_OWNER"
+"""Environment variable: identity of the Snakemake process that owns the run's servers."""
+
+_SCRIPTS = Path(__file__).resolve().parents[1]
+
+
+class Untracked:
+    """A parameter that triggers no rerun: Snakemake records built-in types only.
+
+    A result's path says what it depends on. In a shell command it stands as canonical JSON.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return canonical(self.value)
+
+
+class Script(Untracked):
+    """The shell command that runs a script of this workflow."""
+
+    def __str__(self) -> str:
+        return shlex.join([sys.executable, str(_SCRIPTS / self.value)])
+
+
+# ------------------------------------------------------------------ what a job is told
+
+
+def server_spec(campaign: Campaign, variant: str, trial: int) -> dict[str, Any]:
+    """What `start_server` and `check_health` need to know of a session."""
+    rank = next(
+        s.rank for s in campaign.sessions if (s.variant, s.trial) == (variant, trial)
+    )
+    return {
+        "variant": asdict(campaign.variants[variant]),
+        "facts": {
+            "campaign": campaign.name,
+            "variant": variant,
+            "trial": trial,
+            "rank": rank,
+            "server_digest": campaign.server_digests[variant],
+        },
+    }
+
+
+def point_spec(
+    campaign: Campaign, variant: str, trial: int, workload: str, concurrency: int
+) -> dict[str, Any]:
+    """What `measure_point` needs to know of a point."""
+    return {
+        "where": {
+            "campaign": campaign.name,
+            "variant": variant,
+            "workload": workload,
+            "trial": trial,
+            "concurrency": concurrency,
+        },
+        "digests": {
+            "server_digest": campaign.server_digests[variant],
+            "point_digest": campaign.point_digests[workload],
+            "protocol": PROTOCOL,
+        },
+        "variant": asdict(campaign.variants[variant]),
+        "workload": asdict(campaign.workloads[workload]),
+        "load": asdict(campaign.load),
+        "seed": campaign.analysis.seed,
+    }
+
+
+# ------------------------------------------------------------------ before the first job
+
+
+def config_source(files: Iterable[str | Path]) -> str:
+    """The campaign file's name for messages, relative where it is below this folder."""
+    here = Path.cwd()
+    names = [
+        str(p.relative_to(here) if p.is_relative_to(here) else p) for p in map(Path, files)
+    ]
+    return ", ".join(names) or "--config"
+
+
+def check_can_run(campaign: Campaign) -> None:
+    """Refuse a run whose servers cannot start, before anything is started.
+
+    Raises:
+        CrossoverError: an engine is not installed, or a `${NAME}` is not set; all of them.
+    """
+    problems = []
+    for name, variant in campaign.variants.items():
+        try:
+            engines.get(variant.engine).check_installed(variant)
+        except EngineError as error:
+            problems.append(f"variants.{name}: {error}")
+        problems += [
+            f"variants.{name}: ${{{secret}}} is not set in this shell; export {secret} first"
+            for secret in secrets_missing(variant)
+        ]
+    if problems:
+        raise CrossoverError("\n".join(problems))
+
+
+# ------------------------------------------------------------------ the run and its servers
+
+
+def become_owner() -> None:
+    """Servers that this process or its jobs start end with it."""
+    os.environ[OWNER] = processes.identity()
+
+
+def owner() -> str:
+    """Identity of the Snakemake process that owns this run's servers."""
+    return os.environ[OWNER]
+
+
+def drop_stale_handles(paths: Iterable[str | Path]) -> None:
+    """Remove handles of servers that are no more: their run was killed."""
+    for path in map(Path, paths):
+        handle = Handle.read(path)
+        if handle is None or not processes.is_alive(handle.supervisor):
+            path.unlink(missing_ok=True)
+
+
+def stop_own_servers(paths: Iterable[str | Path]) -> None:
+    """End every server that this run started and did not stop."""
+    for path in map(Path, paths):
+        handle = Handle.read(path)
+        if handle is not None and handle.owner == owner():
+            processes.stop(handle.supervisor, grace_s=60.0)
+            path.unlink(missing_ok=True)
+
+
+def let_sigterm_through() -> None:
+    """Run Snakemake's TERM handler in a thread of its own.
+
+    It takes a lock that the interrupted main thread may hold while it selects jobs, and would
+    then wait for ever. For `onstart`, which comes after the scheduler has set its handler.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler):
+        signal.signal(
+            signal.SIGTERM,
+            lambda *args: threading.Thread(target=handler, args=args, daemon=True).start(),
+        )
+
+
+@contextlib.contextmanager
+def logged_to(path: str) -> Iterator[None]:
+    """Send what a `script:` prints, tracebacks included, to its log."""
+    with (
+        open(path, "w", buffering=1) as log,
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+    ):
+        yield
+
+
+# ------------------------------------------------------------------ what the analysis depends on
+
+
+def analysis_settings(campaign: Campaign) -> str:
+    """Canonical JSON of the settings of the verdict: an edit re-runs the verdict alone."""
+    return canonical(
+        {
+            "analysis": asdict(campaign.analysis),
+            "comparisons": campaign.comparisons,
+            "baseline": campaign.baseline,
+        }
+    )
+
+
+def report_settings(campaign: Campaign) -> str:
+    """Digest of the whole campaign: an edit renders the report anew."""
+    return digest(asdict(campaign))

@@ -1,0 +1,25 @@
+"""Start one server under a supervisor; return once the supervisor has it."""
+
+import argparse
+import json
+
+from crossover import workflow
+from crossover.campaign import Variant
+from crossover.errors import plain_errors
+from crossover.server.start import start
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("spec", type=json.loads)
+parser.add_argument("--handle", required=True)
+parser.add_argument("--server-log", required=True)
+args = parser.parse_args()
+
+with plain_errors():
+    handle = start(
+        Variant.from_dict(args.spec["variant"]),
+        facts=args.spec["facts"],
+        owner=workflow.owner(),
+        handle=args.handle,
+        server_log=args.server_log,
+    )
+    print(f"started session {handle.session_id} at {handle.base_url}")
