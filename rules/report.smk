@@ -17,5 +17,6 @@ rule render_report:
     params:
         campaign=flow.Untracked(CAMPAIGN),
         settings=flow.report_settings(CAMPAIGN),
+        source=flow.Untracked(flow.config_source(workflow.configfiles)),
     script:
         "../workflow/scripts/render_report.py"

@@ -7,13 +7,15 @@ at high load; nothing here is a measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-import pyarrow as pa
 
 from crossover.campaign import Analysis, Campaign, Load, Model, Speculation, Variant, Workload
 from crossover.records import POINTS, SESSIONS, to_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from collections.abc import Iterable, Mapping
 
 LEVELS = (1, 4, 16, 64)
 COLUMN = "output_throughput_tokens_per_s"
@@ -217,13 +219,15 @@ def verdict(
         "metric": "output_throughput",
         "verdict": "inconclusive",
         "sentence": f"{variant} on {workload}: cannot tell whether it is faster than {baseline}.",
-        "reasons": [] if trials > 1 else ["single_repeat"],
+        "reasons": {0: ["no_common_levels"], 1: ["single_repeat"]}.get(trials, []),
         "caveats": [],
         "levels": levels,
         "crossings": [],
         "indicative": None,
         "censored": None,
-        "dropped_levels": [n for n in c.load.concurrency if n not in {x["concurrency"] for x in levels}],
+        "dropped_levels": [
+            n for n in c.load.concurrency if n not in {x["concurrency"] for x in levels}
+        ],
         "bad_rows": [],
         "feasible_max": max((n["concurrency"] for n in levels), default=None),
         "paired": trials >= 3,
@@ -234,7 +238,9 @@ def verdict(
         "break_even": None,
     }
     signs = [n for n in levels if n["label"] != "?"]
-    change = next((i for i in range(1, len(signs)) if signs[i]["label"] != signs[i - 1]["label"]), 0)
+    change = next(
+        (i for i in range(1, len(signs)) if signs[i]["label"] != signs[i - 1]["label"]), 0
+    )
     if change:
         a, b = signs[change - 1], signs[change]
         share = math.log(a["ratio"]) / (math.log(a["ratio"]) - math.log(b["ratio"]))

@@ -13,80 +13,66 @@ import itertools
 import json
 import random
 import sys
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COUNT = 768
 SEED = 1
 
 FUNCTIONS = (
     """\
-def {verb}_{noun}s({noun}s, {limit}={number}):
+def {verb}_{noun}s({noun}s):
     {result} = []
     for {noun} in {noun}s:
-        if {noun}.{field} > {limit}:
-            {result}.append({noun}.{field} * {factor})
+        if {noun}.{field} > {factor}:
+            {result}.append({noun}.{field})
     return {result}""",
     """\
-def {verb}_{noun}({noun}, {limit}={number}):
+def {verb}_{noun}({noun}, {limit}):
     {result} = {noun}.{field} + {factor}
     while {result} > {limit}:
         {result} = {result} - {limit}
-    {noun}.{field} = {result}
-    return {noun}""",
+    return {result}""",
     """\
 def {verb}_{field}s({noun}s):
     {result} = {{}}
     for {noun} in {noun}s:
         key = {noun}.{field} // {factor}
-        {result}[key] = {result}.get(key, 0) + {number}
+        {result}[key] = {noun}
     return {result}""",
     """\
-def {verb}_{noun}_file(path, {limit}={number}):
+def {verb}_{noun}_lines(lines):
     {result} = []
-    with open(path) as lines:
-        for line in lines:
-            {field} = int(line.strip())
-            if {field} < {limit}:
-                {result}.append({field} + {factor})
+    for line in lines:
+        {field} = int(line.strip())
+        {result}.append({field} + {factor})
     return {result}""",
     """\
 def {verb}_{field}({noun}s, {limit}):
     {result} = 0
-    for index, {noun} in enumerate({noun}s):
-        if index % {factor} == 0:
-            {result} += {noun}.{field}
+    for {noun} in {noun}s:
+        {result} += {noun}.{field} * {factor}
         if {result} > {limit}:
             break
     return {result}""",
     """\
-def {verb}_best_{noun}({noun}s):
-    {result} = None
-    for {noun} in {noun}s:
-        if {noun}.{field} < {factor}:
-            continue
-        if {result} is None or {noun}.{field} > {result}.{field}:
-            {result} = {noun}
-    return {result}""",
-    """\
 class {Noun}:
-    def __init__(self, {field}, {limit}={number}):
+    def __init__(self, {field}):
         self.{field} = {field}
-        self.{limit} = {limit}
 
-    def {verb}(self):
+    def {verb}(self, {limit}):
         {result} = self.{field} * {factor}
-        return min({result}, self.{limit})""",
+        return min({result}, {limit})""",
     """\
-def {verb}_{noun}_{field}({noun}, {limit}={number}):
-    try:
-        {result} = float({noun}["{field}"])
-    except KeyError:
-        return {limit}
+def {verb}_{noun}_{field}({noun}, {limit}):
+    {result} = float({noun}["{field}"])
     if {result} > {limit}:
         {result} = {limit} - {factor}
     return {result}""",
 )
-"""Functions of 50 to 70 tokens."""
+"""Functions of about 50 tokens."""
 
 EDITS = (
     "Rename the variable `{result}` to `{new}`.",
@@ -94,7 +80,7 @@ EDITS = (
     "Add a one-line comment above the last `return`.",
     "Change the number {factor} to {other}.",
     "Add a line that prints `{result}` before the last `return`.",
-    "Add type hints to the parameters.",
+    "Add type hints.",
 )
 
 VERBS = (
@@ -140,7 +126,7 @@ def prompts(count: int = COUNT, seed: int = SEED) -> Iterator[str]:
 
 def _prompt(function: str, edit: str, draw: random.Random) -> str:
     noun = draw.choice(NOUNS)
-    factor, other = draw.sample(range(2, 13), 2)
+    factor, other = draw.sample(range(2, 100), 2)
     names = {
         "verb": draw.choice(VERBS),
         "noun": noun,
@@ -148,7 +134,6 @@ def _prompt(function: str, edit: str, draw: random.Random) -> str:
         "field": draw.choice(FIELDS),
         "result": draw.choice(RESULTS),
         "limit": draw.choice(LIMITS),
-        "number": draw.randrange(20, 500, 5),
         "factor": factor,
         "other": other,
         "new": draw.choice(NEW_NAMES),

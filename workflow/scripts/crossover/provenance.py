@@ -8,13 +8,24 @@ import json
 import os
 import platform
 import re
+import shlex
 import socket
 import subprocess
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
+import yaml
+
+from crossover.campaign import canonical
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from crossover.campaign import Campaign
 
 _PACKAGES = ("snakemake", "pandas", "pyarrow", "httpx", "httptools", "numpy", "scipy", "altair")
 _SECRET_FLAG = re.compile(r"--?(.*[-_])?(api[-_]?key|hf[-_]token|secret|password)", re.IGNORECASE)
@@ -60,6 +71,35 @@ def machine() -> dict[str, Any]:
         "hardware": json.dumps(hardware()),
         "versions": json.dumps(versions()),
     }
+
+
+def of_campaign(campaign: Campaign, sessions: pa.Table, source: str) -> dict[str, Any]:
+    """What the report prints below its results.
+
+    Args:
+        campaign: as it was read from `source`.
+        sessions: rows of records.SESSIONS.
+        source: the campaign file.
+    """
+    rows = sessions.to_pylist()
+    commands = {row["variant"]: shlex.join(row["command"]) for row in rows if row["command"]}
+    settings = asdict(campaign)
+    return {
+        "commands": {
+            "report": f"snakemake -c1 reports/crossover.html --configfile {source}",
+            **commands,
+        },
+        "versions": sorted({row["versions"] for row in rows}),
+        "hardware": sorted({row["hardware"] for row in rows}),
+        "commits": sorted({row["commit"] for row in rows if row["commit"]}),
+        "config_sha256": hashlib.sha256(canonical(settings).encode()).hexdigest(),
+        "config_text": yaml.safe_dump(json.loads(canonical(settings)), sort_keys=False),
+        "dates": [_date(pick(row["started_at"] for row in rows)) for pick in (min, max)] if rows else [],
+    }
+
+
+def _date(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def fingerprint(path: str | None) -> str | None:

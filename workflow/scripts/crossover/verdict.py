@@ -596,9 +596,9 @@ def _notes_on_crossings(
     """Caveats about how well a crossing is known."""
     notes = []
     for (first, last), crossing in zip(changes, crossings, strict=True):
-        if crossing.coarse:
-            inner = ratio.levels[first : last + 1]
-            i = int(np.clip(np.searchsorted(inner, crossing.c_star), 1, len(inner) - 1))
+        inner = ratio.levels[first : last + 1]
+        i = int(np.clip(np.searchsorted(inner, crossing.c_star), 1, len(inner) - 1))
+        if crossing.coarse and inner[i] - inner[i - 1] > 1:
             notes.append(
                 {
                     "code": "coarse_crossing",

@@ -50,11 +50,13 @@ def _crossover(verdict: Verdict) -> str:
         )
     beyond = "slower" if verdict.crossings[-1].direction == "down" else "faster"
     joined = f"{', '.join(parts)} and {beyond} beyond"
-    text = f"{verdict.variant} is {joined}, on {_span(verdict)} tested ({_ends(verdict)})."
+    text = f"{verdict.variant} is {joined}, on {_span(verdict)} tested ({_extremes(verdict)})."
     gaps = [_gap(verdict.levels, c.c_star) for c in verdict.crossings if c.coarse]
-    if gaps:
-        between = " and ".join(f"between {low} and {high}" for low, high in gaps)
-        text += f" Nothing was tested {between}: measure there to narrow it."
+    if gaps := [f"between {low} and {high}" for low, high in gaps if high - low > 1]:
+        text += f" Nothing was tested {' nor '.join(gaps)}: measure there to narrow it."
+    first, last = verdict.crossings[0].bracket[0], verdict.crossings[-1].bracket[1]
+    if outside := [level for level in verdict.labelled("?") if not first < level < last]:
+        text += f" Unresolved: {_at(outside, verdict)}."
     if "operational_law_violated" in verdict.reasons:
         text += (
             " Throughput changes more between these levels than concurrency explains, "
@@ -79,7 +81,7 @@ def _throughout(verdict: Verdict) -> str:
             f"{other}, on {_span(verdict)} tested ({_range(verdict.levels)})"
         )
     text += (
-        f"; none up to {_last(verdict)} tested (that is not “never”)."
+        f"; no crossover up to {_last(verdict)} tested (that is not “never”)."
         if ours
         else (f"; it does not start to pay up to {_last(verdict)} tested (that is not “never”).")
     )
@@ -252,6 +254,13 @@ def _span(verdict: Verdict) -> str:
 def _ends(verdict: Verdict) -> str:
     first, last = verdict.levels[0], verdict.levels[-1]
     return f"{first.ratio:.2f}× at {first.concurrency}, {last.ratio:.2f}× at {last.concurrency}"
+
+
+def _extremes(verdict: Verdict) -> str:
+    """The most and the least favourable ratio, in the order of their levels."""
+    by_ratio = sorted(verdict.levels, key=lambda level: level.ratio)
+    pair = sorted((by_ratio[0], by_ratio[-1]), key=lambda level: level.concurrency)
+    return ", ".join(f"{level.ratio:.2f}× at {level.concurrency}" for level in pair)
 
 
 def _range(levels: Iterable[Level]) -> str:

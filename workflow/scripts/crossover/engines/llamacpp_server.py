@@ -93,6 +93,13 @@ def _speculation_type(text: str) -> str:
     return text
 
 
+def _flash_attention(text: str) -> str:
+    names = {"on": "enabled", "off": "disabled", "auto": "auto"}
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+    return names[text]
+
+
 VALUES: dict[tuple[str, ...], tuple[Callable[[str], Any], Setter]] = {
     ("--model", "-m"): (str, _into("model.path")),
     ("--alias", "-a"): (str, _alias),
@@ -121,11 +128,7 @@ VALUES: dict[tuple[str, ...], tuple[Callable[[str], Any], Setter]] = {
     ("--cache-type-k", "-ctk"): (str, _enum("cache_type_k", "ggml_type", "GGML_TYPE_")),
     ("--cache-type-v", "-ctv"): (str, _enum("cache_type_v", "ggml_type", "GGML_TYPE_")),
     ("--flash-attn", "-fa"): (
-        {
-            "on": "enabled",
-            "off": "disabled",
-            "auto": "auto",
-        }.__getitem__,
+        _flash_attention,
         _enum("flash_attn_type", "llama_flash_attn_type", "LLAMA_FLASH_ATTN_TYPE_"),
     ),
     ("--gpu-layers", "-ngl", "--n-gpu-layers"): (int, _into("n_gpu_layers")),
@@ -216,7 +219,7 @@ def parse(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def parameters(values: dict[str, Any]) -> Any:
-    """xllamacpp's `CommonParams` for the given flags, llama.cpp's defaults for all others."""
+    """The given flags as xllamacpp's `CommonParams`, with llama.cpp's defaults for all others."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()

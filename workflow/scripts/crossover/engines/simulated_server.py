@@ -122,9 +122,9 @@ class Generation(Request):
     def events(self, tokens: int) -> bytes:
         """The stream's next events, after a step that gave `tokens`."""
         first = self.output_tokens - tokens
-        events = [self._choice({"role": "assistant", "content": ""})] if not first else []
-        if not self.chat:
-            events.clear()
+        events = []
+        if self.chat and not first:
+            events.append(self._choice({"role": "assistant", "content": ""}))
         text = self.words(first, self.output_tokens)
         events.append(self._choice({"content": text}, "length" if self.finished else None))
         if self.finished and self.usage_at_end:
@@ -200,7 +200,7 @@ class Server:
         if not self.settings.front_end_us:
             generation.connection.write(data, generation.finished)
             return
-        # a worker is a queue whose jobs end one after another: no job needs to run to be waited for
+        # jobs of a worker end one after another; when is known without running one
         loop = asyncio.get_running_loop()
         worker = generation.number % len(self._front_end_free)
         busy_until = max(self._front_end_free[worker], loop.time())
@@ -391,7 +391,10 @@ async def _until(moment: float) -> None:
 
 def _leave_child(own_session: bool) -> None:
     """Start a process that survives TERM; with a session of its own, it is nobody's child."""
-    if os.fork():
+    child = os.fork()
+    if child:
+        if own_session:
+            os.waitpid(child, 0)
         return
     if own_session:
         os.setsid()

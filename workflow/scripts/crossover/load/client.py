@@ -320,9 +320,8 @@ class _ClosedLoop:
     def _advance(self, now: int) -> None:
         """Move from phase to phase: ramp, warmup, window, tail, done (METHOD §2)."""
         load, c = self.load, self.concurrency
-        if self.phase in ("ramp", "warmup", "window") and not self.completed:
-            if self.failed > max(20, 2 * c):
-                self._finish(now)
+        if not self.completed and self.failed > max(20, 2 * c):
+            self._finish(now)
         if self.phase == "ramp" and now >= self.ramp_end_ns:
             self.phase = "warmup"
         if self.phase == "warmup" and (
@@ -525,9 +524,7 @@ class _ClosedLoop:
             if pieces := client.pieces:
                 self.events += len(pieces)
                 client.exchange.stamps.append(stamp)
-                client.exchange.bodies.append(
-                    pieces[0] if len(pieces) == 1 else b"".join(pieces)
-                )
+                client.exchange.bodies.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
                 pieces.clear()
             if client.ended:
                 self._end(client, stamp)
@@ -599,7 +596,7 @@ class _ClosedLoop:
         client.exchange = None
         client.pieces.clear()
         self.awaited.discard(exchange.request_id)
-        if not (client.ended and client.keep_alive):
+        if client.unsent or not (client.ended and client.keep_alive):
             client.close()
         self._pause(client)
 

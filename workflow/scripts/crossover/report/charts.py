@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +61,18 @@ def _x(figure: Figure, column: str = "concurrency") -> alt.X:
     return alt.X(f"{column}:Q", title=CONCURRENCY, scale=scale, axis=axis)
 
 
-def _y(title: str, scale: alt.Scale) -> Callable[[str], alt.Y]:
+def _y(
+    title: str, scale: alt.Scale, axis: alt.Axis | alt.UndefinedType = alt.Undefined
+) -> Callable[[str], alt.Y]:
     """The vertical axis, for whichever column a layer draws."""
-    return functools.partial(alt.Y, type="quantitative", title=title, scale=scale)
+    return functools.partial(alt.Y, type="quantitative", title=title, scale=scale, axis=axis)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, 20, … from `low` to `high`; over three decades, powers of ten only."""
+    steps = (1,) if high / low > 1000 else (1, 2, 5)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [v for e in decades for k in steps if low <= (v := k * 10.0**e) <= high]
 
 
 def _look(figure: Figure, looks: Looks, *channels: str) -> dict[str, Any]:
@@ -106,10 +117,10 @@ def _lines(figure: Figure, looks: Looks, y: alt.Y, value: str) -> list[alt.Chart
 
 
 def _trials(figure: Figure, looks: Looks, y: alt.Y, value: str) -> list[alt.Chart]:
-    """Small symbols a trial; hollow if it is invalid."""
+    """Small symbols a trial, left of their level so that its mean hides none; hollow: invalid."""
     layers = []
     for valid, style in (
-        (True, {"filled": True, "size": 18, "opacity": 0.6}),
+        (True, {"filled": True, "size": 18, "opacity": 0.75}),
         (False, {"fill": "var(--page)", "size": 40, "opacity": 1, "strokeWidth": 1.5}),
     ):
         rows = [r for r in figure.trials if r["valid"] is valid]
@@ -119,7 +130,7 @@ def _trials(figure: Figure, looks: Looks, y: alt.Y, value: str) -> list[alt.Char
             )
             layers.append(
                 _data(rows)
-                .mark_point(**style)
+                .mark_point(xOffset=-8, **style)
                 .encode(
                     x=_x(figure), y=y, tooltip=tooltip, **_look(figure, looks, "color", "shape")
                 )
@@ -148,9 +159,7 @@ def _speedup(figure: Figure, looks: Looks) -> list[alt.Chart]:
         .mark_rect(color="var(--soft)", opacity=0.12)
         .encode(x=_x(figure, "low"), x2="high:Q", y=y("from"), y2="to:Q"),
         *_crossings(figure, looks),
-        _data([{"at": 1.0}])
-        .mark_rule(color="var(--ink)", strokeWidth=1)
-        .encode(y=y("at")),
+        _data([{"at": 1.0}]).mark_rule(color="var(--ink)", strokeWidth=1).encode(y=y("at")),
     ]
     if band := [r for r in figure.means if r["lo"] is not None and r["hi"] is not None]:
         base = _data(band)
@@ -221,8 +230,16 @@ def _curve(figure: Figure, looks: Looks) -> list[alt.Chart]:
         base.mark_point(filled=True, opacity=1, size=80).encode(
             x=x, y=y, tooltip=_tooltip("rates"), **_look(figure, looks, "color", "shape")
         ),
-        base.mark_text(dx=8, dy=-8, align="left", fontSize=11).encode(
-            x=x, y=y, text=alt.Text("concurrency:Q"), **_look(figure, looks, "color")
+        *(
+            base.mark_text(
+                dx=dx, dy=dy, align="left" if dx > 0 else "right", fontSize=11, color=colour
+            )
+            .transform_filter(alt.FieldEqualPredicate(field="series", equal=name))
+            .encode(x=x, y=y, text=alt.Text("concurrency:Q"))
+            for (variant, name), (dx, dy) in zip(
+                figure.series, itertools.cycle([(7, -7), (-7, 8)]), strict=False
+            )
+            for colour in [looks[variant].colour]
         ),
     ]
 
@@ -230,9 +247,12 @@ def _curve(figure: Figure, looks: Looks) -> list[alt.Chart]:
 def _latency(figure: Figure, looks: Looks) -> list[alt.Chart]:
     values = [v for r in figure.means for v in (r["p50"], r["p99"]) if v]
     logarithmic = bool(values) and max(values) / min(values) > LOG_SPAN
-    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=True)
-    title = figure.unit + (", log scale" if logarithmic else "")
-    y = _y(title, scale)
+    if logarithmic:
+        low, high = min(values) / 1.2, max(values) * 1.2
+        scale = alt.Scale(type="log", domain=[low, high], nice=False)
+        y = _y(f"{figure.unit}, log scale", scale, alt.Axis(values=_ticks(low, high), format=",~r"))
+    else:
+        y = _y(figure.unit, alt.Scale(zero=True))
     layers = _lines(figure, looks, y("p50"), "latency")
     if rows := [r for r in figure.means if r["p99"] is not None]:
         base = _data(rows)

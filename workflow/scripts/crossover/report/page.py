@@ -66,16 +66,22 @@ def render(
     variants = dict.fromkeys([*campaign.variants, *seen])
     looks = theme.looks(variants, campaign.baseline)
     runtime, behaviour = _runtime(), (TEMPLATES / "page.js").read_text()
-    return _environment().get_template("page.html").render(
-        view=contents,
-        drawings={
-            figure.slug: _drawing(figure, looks) for w in contents.workloads for figure in w.figures
-        },
-        looks=looks,
-        colours={**theme.PAGE_COLOURS, **theme.SERIES_COLOURS},
-        style=Markup((TEMPLATES / "page.css").read_text()),
-        scripts=[Markup(runtime), Markup(behaviour)],
-        script_hashes=[_hash(runtime), _hash(behaviour)],
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            view=contents,
+            drawings={
+                figure.slug: _drawing(figure, looks)
+                for w in contents.workloads
+                for figure in w.figures
+            },
+            looks=looks,
+            colours={**theme.PAGE_COLOURS, **theme.SERIES_COLOURS},
+            style=Markup((TEMPLATES / "page.css").read_text()),
+            scripts=[Markup(runtime), Markup(behaviour)],
+            script_hashes=[_hash(runtime), _hash(behaviour)],
+        )
     )
 
 

@@ -8,9 +8,11 @@ and dash tell variants apart without colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PAGE_COLOURS = {
     # name: (light, dark)

@@ -380,8 +380,10 @@ def _card_facts(verdict: Row, verdicts: Row, campaign: Campaign) -> Iterable[tup
     if known := [n for n in levels if n.get("ratio") is not None]:
         best = max(known, key=lambda n: n["ratio"])
         worst = min(known, key=lambda n: n["ratio"])
-        yield "Largest ratio", _ratio_words(best)
-        if worst is not best:
+        if best is worst:
+            yield "Ratio", _ratio_words(best)
+        else:
+            yield "Largest ratio", _ratio_words(best)
             yield "Smallest ratio", _ratio_words(worst)
     if (trials := verdict.get("n_trials")) is not None:
         paired = verdict.get("paired")
@@ -418,7 +420,9 @@ def _crossing_words(crossing: Row, confidence: float) -> str:
     if lo is not None or hi is not None:
         text += f", {confidence * 100:g} % interval {level_number(lo)} to {level_number(hi)}"
     if a is not None and b is not None:
-        text += f"; interpolated between the measured levels {level_number(a)} and {level_number(b)}"
+        text += (
+            f"; interpolated between the measured levels {level_number(a)} and {level_number(b)}"
+        )
     if crossing.get("coarse"):
         text += " – a wide gap: measure levels in between before relying on it"
     return text
@@ -447,7 +451,9 @@ def _why_no_verdict(campaign: Campaign, points: Sequence[Row]) -> str:
     if len(measured) == 1:
         return f"Only {measured.pop()} was measured: there is nothing to compare it with."
     if campaign.baseline not in measured:
-        return f"The baseline {campaign.baseline} was not measured: nothing can be compared with it."
+        return (
+            f"The baseline {campaign.baseline} was not measured: nothing can be compared with it."
+        )
     return "The results hold no verdict."
 
 
@@ -478,26 +484,29 @@ def _not_measured(campaign: Campaign, points: Sequence[Row]) -> list[str]:
     items = []
     for variant in campaign.variants:
         for workload in campaign.workloads:
-            missing: dict[tuple[int, ...], list[int]] = defaultdict(list)
-            for c in sorted(campaign.load.concurrency):
-                trials = tuple(
+            missing = {
+                c: [
                     t
                     for t in range(1, campaign.load.trials + 1)
                     if (variant, workload, c, t) not in done
-                )
-                if trials:
-                    missing[trials].append(c)
-            for trials, at in missing.items():
-                which = "no trial" if len(trials) == campaign.load.trials else ""
-                items.append(
-                    f"{variant}, {workload}: concurrency {listed(at)} "
-                    + (f"({which} of {campaign.load.trials})" if which else _trials(trials))
-                )
+                ]
+                for c in campaign.load.concurrency
+            }
+            if any(missing.values()):
+                items.append(f"{variant}, {workload}: {_where(missing)}")
     return items
 
 
-def _trials(trials: Sequence[int]) -> str:
-    return f"(trial{'' if len(trials) == 1 else 's'} {listed(trials)})"
+def _where(trials_at: Mapping[int, Sequence[int]]) -> str:
+    """`concurrency 1, 4 (trials 1, 2); concurrency 16 (trial 2)`."""
+    levels: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for concurrency, trials in sorted(trials_at.items()):
+        if trials:
+            levels[tuple(sorted(trials))].append(concurrency)
+    return "; ".join(
+        f"concurrency {listed(at)} (trial{'' if len(trials) == 1 else 's'} {listed(trials)})"
+        for trials, at in levels.items()
+    )
 
 
 def _limits(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
@@ -506,7 +515,9 @@ def _limits(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
         where = f"{_name(verdict, campaign)}, {verdict['workload']}: "
         items += [where + caveat["text"] for caveat in verdict.get("caveats") or []]
         if dropped := verdict.get("dropped_levels"):
-            items.append(f"{where}left out, not usable on both sides: concurrency {listed(dropped)}")
+            items.append(
+                f"{where}left out, not usable on both sides: concurrency {listed(dropped)}"
+            )
         if (feasible := verdict.get("feasible_max")) is not None and any(
             feasible < p for p in campaign.load.concurrency
         ):
@@ -523,8 +534,7 @@ def _grouped(points: Sequence[Row], texts: Callable[[Row], Iterable[str]]) -> li
         for text in texts(p):
             groups[p["variant"], p["workload"], text][p["concurrency"]].append(p["trial"])
     return [
-        f"{variant}, {workload}: {words(text)} – "
-        + "; ".join(f"concurrency {c} {_trials(sorted(t))}" for c, t in sorted(at.items()))
+        f"{variant}, {workload}: {words(text)} – {_where(at)}"
         for (variant, workload, text), at in groups.items()
     ]
 
@@ -552,12 +562,14 @@ def _failed(levels: Mapping[Any, Level]) -> list[str]:
 
 
 def _few_trials(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
+    said = {
+        0: "no trial has a valid level on both sides",
+        1: "one trial gives no interval, so there is no verdict; set load.trials to 3 or more",
+    }
     return [
         f"{_name(v, campaign)}, {v['workload']}: "
-        + (
-            "one trial gives no interval, so there is no verdict; set load.trials to 3"
-            if v["n_trials"] < 2
-            else f"{counted(v['n_trials'], 'trial')}; the verdict is provisional below {FEW_TRIALS}"
+        + said.get(
+            v["n_trials"], f"{v['n_trials']} trials; below {FEW_TRIALS} a verdict is provisional"
         )
         for v in judged
         if v.get("n_trials") is not None and v["n_trials"] < FEW_TRIALS
@@ -650,7 +662,8 @@ def _speedup(
     verdicts: Row,
     campaign: Campaign,
 ) -> Figure:
-    margin = _settings(verdicts, campaign)["margin"]
+    settings = _settings(verdicts, campaign)
+    margin, confidence = settings["margin"], settings["confidence"]
     means = [
         {
             "variant": v["variant"],
@@ -672,7 +685,7 @@ def _speedup(
             "c_star": crossing.get("c_star"),
             "lo": (crossing.get("ci") or [None, None])[0],
             "hi": (crossing.get("ci") or [None, None])[1],
-            "said": _crossing_words(crossing, _settings(verdicts, campaign)["confidence"]),
+            "said": _crossing_words(crossing, confidence),
         }
         for v in judged
         for crossing in v.get("crossings") or []
@@ -684,29 +697,47 @@ def _speedup(
         for v in judged
         if (known := [n for n in v.get("levels") or [] if n.get("ratio") is not None])
     ]
-    variants = [v["variant"] for v in judged]
+    variants = list(dict.fromkeys(v["variant"] for v in judged))
+    trials = _trial_ratios(variants, reference, levels)
     return _figure(
         "speedup",
         workload,
         levels,
         slug=f"speedup-{workload}" + ("" if reference == campaign.baseline else f"-{reference}"),
         title=f"Speed-up over {reference}",
-        note=(
-            "Output throughput relative to "
-            f"{reference} at the same concurrency: above 1, the variant is faster. Large symbols "
-            "are the estimates, small ones the ratios of single trials, hollow ones are invalid "
-            "and left out. The tinted band holds all levels at once with "
-            f"{_settings(verdicts, campaign)['confidence'] * 100:g} % confidence; the grey strip "
-            f"is the margin of ±{margin * 100:g} % that does not matter; a shaded column is the "
-            "interval of a crossing. Between measured levels, lines only guide the eye."
-        ),
-        finding=" ".join([*sentences, *extremes]) or "No level can be compared.",
-        series=[(name, name) for name in dict.fromkeys(variants)],
+        note=" ".join(_speedup_note(reference, margin, confidence, means, trials, crossings)),
+        finding=" ".join([*sentences, *extremes]) if means else "No level can be compared.",
+        series=[(name, name) for name in variants],
         means=means,
-        trials=_trial_ratios(variants, reference, levels),
+        trials=trials,
         crossings=crossings,
         margin=margin,
     )
+
+
+def _speedup_note(
+    reference: str,
+    margin: float,
+    confidence: float,
+    means: Sequence[Row],
+    trials: Sequence[Row],
+    crossings: Sequence[Row],
+) -> Iterable[str]:
+    yield (
+        f"Output throughput relative to {reference} at the same concurrency: above 1, the variant "
+        "is faster. Large symbols are the estimates, small ones beside them single trials."
+    )
+    if not all(t["valid"] for t in trials):
+        yield "Hollow symbols are invalid and left out."
+    if any(m["lo"] is not None for m in means):
+        yield f"The tinted band holds for all levels at once with {confidence * 100:g} % confidence."
+    else:
+        yield "There is no band: the data give no interval."
+    yield f"The grey strip is the margin of ±{margin * 100:g} %, within which a difference counts as none."
+    if crossings:
+        yield "A dotted rule is an estimated crossing, the shaded column its interval."
+    if len({m["concurrency"] for m in means}) > 1:
+        yield "Lines between measured levels only guide the eye."
 
 
 def _trial_ratios(
@@ -769,9 +800,12 @@ def _throughput(workload: str, levels: Sequence[Level]) -> Figure:
         title="Output throughput",
         note=(
             "Tokens per second received in the window. Lines join the means of the valid trials; "
-            "small symbols are trials, hollow ones invalid."
+            "small symbols beside them are trials"
+            + ("." if all(t["valid"] for t in trials) else ", hollow ones invalid.")
         ),
-        finding=_highest(means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"),
+        finding=_highest(
+            means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"
+        ),
         means=means,
         trials=trials,
     )
@@ -800,7 +834,9 @@ def _curve(workload: str, levels: Sequence[Level]) -> Figure:
             "Median decode rate of one request (across) against total output throughput (up), one "
             "symbol a level with its concurrency; further up and right is better."
         ),
-        finding=_highest(means, "rate", lambda r: f"{r['said']}, at concurrency {r['concurrency']}"),
+        finding=_highest(
+            means, "rate", lambda r: f"{r['said']}, at concurrency {r['concurrency']}"
+        ),
         means=means,
     )
 
@@ -833,9 +869,7 @@ def _latency(workload: str, levels: Sequence[Level], what: str, title: str) -> F
         ends[row["series"]].append(row)
     said = "; ".join(
         f"{name} {number(rows[0]['p50'])} ms at concurrency {rows[0]['concurrency']}"
-        + (
-            f", {number(rows[-1]['p50'])} ms at {rows[-1]['concurrency']}" if len(rows) > 1 else ""
-        )
+        + (f", {number(rows[-1]['p50'])} ms at {rows[-1]['concurrency']}" if len(rows) > 1 else "")
         for name, rows in ends.items()
     )
     return _figure(
@@ -871,7 +905,9 @@ def _acceptance(workload: str, levels: Sequence[Level]) -> Figure:
         levels,
         title="Acceptance length",
         note="Tokens a verification step yields: 1 + accepted drafts, by the engine's own counters.",
-        finding=_highest(means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"),
+        finding=_highest(
+            means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"
+        ),
         series=[(s, s) for s in dict.fromkeys(r["series"] for r in means)],
         means=means,
     )
