@@ -54,7 +54,13 @@ rule find_crossover:
         points=f"{RESULTS}/points.parquet",
         sessions=f"{RESULTS}/sessions.parquet",
         code=modules(
-            "verdicts.py", "verdict.py", "verdict_sentence.py", "policy.py", "blocks.py", "stats/model.py", "stats/curve.py"
+            "verdicts.py",
+            "verdict.py",
+            "verdict_sentence.py",
+            "policy.py",
+            "blocks.py",
+            "stats/model.py",
+            "stats/curve.py",
         ),
     output:
         verdicts=f"{RESULTS}/verdicts.json",

@@ -15,8 +15,12 @@ from crossover import workflow as flow
 from crossover.campaign import load_campaign
 from crossover.errors import plain_errors
 
+# the models that the rule make_model can make
+MADE_MODELS = r"models/smollm2-135m-instruct-(bf16|q8_0)\.gguf"
+
 with plain_errors():
     CAMPAIGN = load_campaign(config, flow.config_source(workflow.configfiles))
+    flow.check_model(CAMPAIGN, made_by_rule=MADE_MODELS)
 
 RESULTS = f"results/{CAMPAIGN.name}"
 SESSION = f"{RESULTS}/{{variant}}/{{server}}/trial~{{trial}}"
@@ -45,9 +49,7 @@ wildcard_constraints:
 if not workflow.subprocess_exec:
     flow.become_owner()
 if workflow.is_main_process:
-    flow.drop_stale_handles(
-        glob.glob(re.sub(r"\{\w+\}", "*", HANDLE))
-    )
+    flow.drop_stale_handles(glob.glob(re.sub(r"\{\w+\}", "*", HANDLE)))
 
 
 # One session at a time on a device, unless a profile or the command line says otherwise.

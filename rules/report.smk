@@ -7,7 +7,9 @@ rule render_report:
         sessions=f"{RESULTS}/sessions.parquet",
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",
-        code=sorted(glob.glob("workflow/scripts/crossover/report/**/*.*", recursive=True)),
+        code=sorted(
+            glob.glob("workflow/scripts/crossover/report/**/*.*", recursive=True)
+        ),
     output:
         "reports/crossover.html",
     log:

@@ -82,7 +82,9 @@ def model_file(wildcards):
 
 
 def server_spec(wildcards):
-    return flow.Untracked(flow.server_spec(CAMPAIGN, wildcards.variant, int(wildcards.trial)))
+    return flow.Untracked(
+        flow.server_spec(CAMPAIGN, wildcards.variant, int(wildcards.trial))
+    )
 
 
 def point_spec(wildcards):
@@ -113,6 +115,8 @@ rule start_server:
     params:
         run=flow.Script("start_server.py"),
         spec=server_spec,
+    message:
+        "start {wildcards.variant}, trial {wildcards.trial}"
     shell:
         "{params.run} {params.spec:q} --handle {output.handle}"
         " --server-log {log.server} > {log.job} 2>&1"
@@ -133,6 +137,8 @@ rule check_health:
     params:
         run=flow.Script("check_health.py"),
         spec=server_spec,
+    message:
+        "wait until {wildcards.variant}, trial {wildcards.trial}, is ready"
     shell:
         "{params.run} {params.spec:q} {input.handle} {output.health} 3>&2 > {log} 2>&1"
 
@@ -152,6 +158,8 @@ rule measure_point:
     params:
         run=flow.Script("measure_point.py"),
         spec=point_spec,
+    message:
+        "measure {wildcards.variant}, trial {wildcards.trial}, {wildcards.workload}, concurrency {wildcards.concurrency}"
     shell:
         "{params.run} {params.spec:q} {input.health} {output[0]} 3>&2 > {log} 2>&1"
 
@@ -173,6 +181,8 @@ rule stop_server:
         **device_claims(),
     params:
         run=flow.Script("stop_server.py"),
+    message:
+        "stop {wildcards.variant}, trial {wildcards.trial}"
     shell:
         "{params.run} {input.handle} {output} > {log} 2>&1"
 

@@ -291,7 +291,7 @@ def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = "."
 
 def _build(config: dict[str, Any], root: Path) -> Campaign:
     model = Model(**config["model"])
-    defaults = config.get("defaults", {})
+    defaults = config.get("defaults") or {}
     variants = {
         name: _variant(name, _merged(defaults, spec or {}), model)
         for name, spec in config["variants"].items()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
-import itertools
 
 MIN_DECODED_TOKENS = 16
 """Tokens after the first chunk below which TPOT is not computed (METHOD §2)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ import numpy as np
 from crossover.verdict import METRICS, Verdict, settings_of, usable_points
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     import pandas as pd
 
     from crossover.campaign import Analysis
@@ -33,7 +34,8 @@ def policy(points: pd.DataFrame, verdicts: Iterable[Verdict], analysis: Analysis
 
     Args:
         points: rows of `records.POINTS`, all variants and workloads.
-        verdicts: those of the same points.
+        verdicts: those of the same points; `runs` compares the variants that were judged against
+            the same baseline as a workload's first verdict.
         analysis: metric and margin.
 
     Returns:
@@ -71,7 +73,8 @@ def _runs(
     points: pd.DataFrame, verdicts: Sequence[Verdict], analysis: Analysis
 ) -> list[dict[str, Any]]:
     baseline = verdicts[0].baseline
-    variants = [baseline, *(v.variant for v in verdicts if v.baseline == baseline)]
+    verdicts = [verdict for verdict in verdicts if verdict.baseline == baseline]
+    variants = [baseline, *(verdict.variant for verdict in verdicts)]
     means = _means(points, variants, analysis)
     margin = math.log1p(analysis.margin)
     chosen = []
@@ -113,33 +116,29 @@ def _is_supported(level: int, best: str, verdicts: Iterable[Verdict]) -> bool:
     Every variant must be shown to be no better than a chosen baseline; a chosen variant must be
     shown to be better than it. The order among variants is that of their means alone.
     """
-    labels = {
-        verdict.variant: entry.label
+    at_level = {
+        verdict.variant: (entry.label, verdict.verdict)
         for verdict in verdicts
         for entry in verdict.levels
         if entry.concurrency == level
     }
-    if best in labels:
-        return labels[best] == "+"
-    return bool(labels) and all(label == "-" for label in labels.values())
+    if best in at_level:
+        return at_level[best][0] == "+"
+    return bool(at_level) and all(
+        label == "-" or kind == "equivalent" for label, kind in at_level.values()
+    )
 
 
 def _thresholds(variant: str, crossing: Crossing) -> dict[str, Any]:
     """Switching with hysteresis: outside C*'s interval, and 5 % away from C* at least."""
     low = math.floor(min(crossing.ci[0], crossing.c_star / HYSTERESIS) + 1e-9)
     high = math.ceil(max(crossing.ci[1], crossing.c_star * HYSTERESIS) - 1e-9)
-    on, off = (
-        ("on_at_most", "off_at_least")
-        if crossing.direction == "down"
-        else (
-            "off_at_most",
-            "on_at_least",
-        )
-    )
+    keys = ("on_at_most", "off_at_least")
+    if crossing.direction == "up":
+        keys = ("off_at_most", "on_at_least")
     return {
         "variant": variant,
         "direction": crossing.direction,
-        on: low,
-        off: high,
+        **dict(zip(keys, (low, high), strict=True)),
         "coarse": crossing.coarse,
     }

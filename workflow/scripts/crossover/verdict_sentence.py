@@ -170,16 +170,17 @@ def _missing(verdict: Verdict) -> str:
 
 
 def _unreplicated(verdict: Verdict) -> str:
+    if "fewer_than_2_common_levels" in verdict.reasons:
+        text = (
+            f"Cannot tell: only concurrency {_span(verdict)} was measured in both "
+            f"({_range(verdict.levels)}), and a crossover takes at least two levels."
+        )
+        return f"{text} Measure more levels, and at least 3 trials."
     if "single_repeat" in verdict.reasons:
         text = f"One trial only{_of_which(verdict)}: cannot tell."
     else:
-        text = "No concurrency was measured in two trials alike: cannot tell."
-    if "fewer_than_2_common_levels" in verdict.reasons:
-        text += (
-            f" Only concurrency {_span(verdict)} was measured in both, at {_range(verdict.levels)}; "
-            "a crossover takes at least two."
-        )
-    elif verdict.indicative:
+        text = "Too little was repeated to know the noise: cannot tell."
+    if verdict.indicative:
         text += f" {_suggestion(verdict)}"
     return f"{text} Measure at least 3 trials."
 
@@ -200,7 +201,7 @@ def _suggestion(verdict: Verdict) -> str:
         for sign in "+-"
     )
     single = "The single run" if verdict.n_trials == 1 else "What was measured"
-    assumed = f"if runs vary by {_percent(verdict.indicative['assumed_cv'])}"
+    assumed = f"assuming that runs vary by {_percent(verdict.indicative['assumed_cv'])}"
     if better or worse:
         found = _found(verdict, better, worse)
         text = f"{single} suggests that {verdict.variant} is {found}, {assumed}"

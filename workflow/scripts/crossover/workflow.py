@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 from crossover import engines
 from crossover.campaign import PROTOCOL, Campaign, canonical, digest, secrets_missing
-from crossover.errors import CrossoverError, EngineError
+from crossover.errors import CampaignError, CrossoverError, EngineError
 from crossover.server import processes
 from crossover.server.session import Handle
 
@@ -99,6 +100,20 @@ def config_source(files: Iterable[str | Path]) -> str:
         str(p.relative_to(here) if p.is_relative_to(here) else p) for p in map(Path, files)
     ]
     return ", ".join(names) or "--config"
+
+
+def check_model(campaign: Campaign, made_by_rule: str) -> None:
+    """Refuse a model path where nothing is and which no rule makes.
+
+    Raises:
+        CampaignError: names the path.
+    """
+    path = campaign.model.path
+    if path and not Path(path).exists() and not re.fullmatch(made_by_rule, path):
+        raise CampaignError(
+            f"model.path: there is no {path!r}; give a file or folder that exists, or leave "
+            "path out where the engine resolves the name"
+        )
 
 
 def check_can_run(campaign: Campaign) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crossover.load.decode import Answer
+if TYPE_CHECKING:
+    from crossover.load.decode import Answer
 
 _BATCHES = 20
 _MSER_BATCH = 5
