@@ -2,7 +2,13 @@
 
 
 def all_points(wildcards):
+    """All files of all points."""
     return [p for session in session_wildcards() for p in session_points(session)]
+
+
+def summarised_points(wildcards):
+    """The file of each point that says that it is whole, and where its others are."""
+    return [p for p in all_points(wildcards) if p.endswith("/point.json")]
 
 
 def all_stops(wildcards):
@@ -33,7 +39,8 @@ def modules(*names):
 
 rule summarise_points:
     input:
-        points=all_points,
+        all_points,
+        points=summarised_points,
         stops=all_stops,
         folders=point_folders(),
         code=modules("summary.py"),

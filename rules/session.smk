@@ -27,17 +27,17 @@ def session_wildcards():
 
 
 def session_points(session):
-    """The points that the campaign asks of a session."""
-    return [
+    """Files of the points that the campaign asks of a session."""
+    folders = [
         POINT.format(
             **session,
             workload=workload,
             point=CAMPAIGN.point_digests[workload],
             concurrency=concurrency,
         )
-        + "/point.json"
         for workload, concurrency in CAMPAIGN.points(int(session["trial"]))
     ]
+    return [f"{folder}/{name}" for folder in folders for name in POINT_FILES]
 
 
 def points_before_stop(wildcards):
@@ -191,7 +191,7 @@ onstart:
     flow.let_sigterm_through()
     with plain_errors():
         flow.check_can_run(CAMPAIGN)
-    standing.write(all_points(None), f"{RESULTS}/standing.json")
+    standing.write(summarised_points(None), f"{RESULTS}/standing.json")
 
 
 onerror:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.conftest import Workflow
+from integration.workflow_copy import Workflow
 
 
 @pytest.fixture(scope="module")

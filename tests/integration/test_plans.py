@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import yaml
-from integration.conftest import CAMPAIGN, Workflow
+from integration.workflow_copy import CAMPAIGN, Workflow
 
 SUMMARY = {"summarise_points": 1, "find_crossover": 1, "render_report": 1}
 ONE_SESSION = {"start_server": 1, "check_health": 1, "stop_server": 1}

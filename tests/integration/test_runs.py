@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from integration.conftest import Workflow
+from integration.workflow_copy import Workflow
 
 RESULTS = "results/test"
 

@@ -16,9 +16,7 @@ RESET = object()
 CLOSE = object()
 """Close the connection in good order."""
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 HEAD_CLOSE = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 LAST_CHUNK = b"0\r\n\r\n"
 

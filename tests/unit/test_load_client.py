@@ -2,6 +2,7 @@ import itertools
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from crossover.errors import MeasurementError
 from crossover.load.client import run_closed_loop
 from crossover.load.decode import decode
 from crossover.load.prompts import Prepared
+from crossover.load.window import tokens_of
 
 QUICK = Load(
     concurrency=(1,),
@@ -115,10 +117,8 @@ def test_throughput_of_a_known_server_by_counts():
     written = []
 
     def script(number, body):
-        import time
-
         yield HEAD
-        for i in range(40):
+        for _ in range(40):
             yield 0.005
             written.append(time.monotonic_ns())
             yield chunked(event(content(" a b")))
@@ -130,8 +130,6 @@ def test_throughput_of_a_known_server_by_counts():
     )
     with SseServer(script) as server:
         run, answers = put_load(server, 4, load)
-    from crossover.load.window import tokens_of
-
     start, end = run.window_ns
     tokens = tokens_of(answers)
     found = tokens.count[tokens.inside(start, end)].sum()
@@ -311,9 +309,9 @@ def test_check_ends_the_run():
     def check():
         raise GoneError
 
-    with SseServer(lambda n, b: answer(events=3, gap_s=0.01)) as server:
-        with pytest.raises(GoneError):
-            put_load(server, 2, Load((2,)), check=check)
+    server = SseServer(lambda n, b: answer(events=3, gap_s=0.01))
+    with server, pytest.raises(GoneError):
+        put_load(server, 2, Load((2,)), check=check)
 
 
 def test_progress_is_reported():
@@ -337,6 +335,7 @@ def test_stamps_are_the_kernels_where_the_system_gives_them():
                 receiver.setsockopt(socket.SOL_SOCKET, 35, 1)
                 for _ in range(20):
                     sender.send(b"x")
+                    time.sleep(0.005)  # the option takes hold a little later
                     stamped = bool(receiver.recvmsg(1, 40)[1])
             except OSError:
                 stamped = False

@@ -1,3 +1,4 @@
+import itertools
 from array import array
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def exchange(*reads: bytes, **more) -> Exchange:
 def test_recorded_streams_cut_anywhere(path, places):
     data = body_of(path)
     edges = [0, *sorted(p % (len(data) + 1) for p in places), len(data)]
-    answer = decode(exchange(*(data[a:b] for a, b in zip(edges, edges[1:], strict=False))))
+    answer = decode(exchange(*(data[a:b] for a, b in itertools.pairwise(edges))))
     whole = decode(exchange(data))
     output_tokens, events, finish, cached = TRUTH[path.stem]
     assert answer.status == "ok", answer.error_message

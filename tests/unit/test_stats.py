@@ -1,5 +1,6 @@
 """The model at the levels and the curve between them."""
 
+import functools
 import importlib.util
 import json
 import math
@@ -207,17 +208,12 @@ def test_intervals_cover_the_crossover(launches):
     rng = np.random.default_rng(9)
     covered = found = 0
     for _ in range(100):
-        single, gain, loss = 100, rng.uniform(1.3, 2.2), rng.uniform(0.6, 0.85)
-        plateau = single * rng.uniform(20, 60)
-
-        def baseline(c, plateau=plateau):
-            return roofline(c, single, plateau)
-
-        def variant(c, gain=gain, loss=loss, plateau=plateau):
-            return roofline(c, gain * single, loss * plateau)
-
+        gain, loss = rng.uniform(1.3, 2.2), rng.uniform(0.6, 0.85)
+        plateau = 100 * rng.uniform(20, 60)
+        baseline = functools.partial(roofline, single_stream=100, plateau=plateau)
+        variant = functools.partial(roofline, single_stream=gain * 100, plateau=loss * plateau)
         # 1/T = 1/(s·C) + 1/P for both arms, so the ratio is 1 where the two sums are equal.
-        truth = (1 / single - 1 / (gain * single)) * plateau / (1 / loss - 1)
+        truth = (1 - 1 / gain) / 100 * plateau / (1 / loss - 1)
         verdict = verdict_of(
             arm(baseline, LEVELS, launches, rng), arm(variant, LEVELS, launches, rng)
         )

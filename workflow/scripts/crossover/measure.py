@@ -34,7 +34,10 @@ Samples = Callable[[float, float], list[dict[str, float | None]]]
 
 @dataclass(frozen=True)
 class MeasuredPoint:
-    """A measured point: its row of `records.POINTS`, and its requests and chunks."""
+    """A measured point: its row of `records.POINTS`, and its requests and chunks.
+
+    The row has every column; those of the GPU, the digests, protocol and commit are still None.
+    """
 
     point: dict[str, Any]
     requests: pa.Table
@@ -61,11 +64,19 @@ def measure_point(
     Args:
         where: the columns that say where the point belongs: campaign, variant, workload, trial,
             concurrency, session_id.
+        base_url: of the server, http:// only.
+        engine: what the server is.
+        workload: what is asked.
+        model: its name goes into the requests.
+        load: ramp, warm-up, window and timeouts.
+        seed: of the campaign; draws the order of prompts.
+        prompts: the workload's prompt set.
         samples: the supervisor's samples in a span of the monotonic clock; each a dict of `t`,
             `running_requests`, `queued_requests`, `kv_cache_usage`, and, cumulative,
             `server_cpu_s` and `machine_busy_s`, with `machine_cores`; None where unknown.
         server_alive: None while the server lives, else how it ended.
         on_progress: called about twice a second.
+        api_key: for servers that ask for one.
 
     Raises:
         ServerDiedError: the server ended.
@@ -202,6 +213,7 @@ def _measured(
     window_ns = _steady_window(run, answers, tokens, where["concurrency"])
     rows = [request_row(answer, window_ns) for answer in answers]
     point = {
+        **dict.fromkeys(column.name for column in records.POINTS),
         **where,
         **_of_run(run),
         **_of_requests(rows, answers),
@@ -389,7 +401,7 @@ class _Facts:
     samples: Sequence[Mapping[str, float | None]]
 
     def over(self, column: str, limit: float) -> bool:
-        value = self.point.get(column)
+        value = self.point[column]
         return value is not None and value > limit
 
 
@@ -429,7 +441,7 @@ def _not_stationary(facts: _Facts) -> bool:
 
 def _concurrency_not_held(facts: _Facts) -> bool:
     """Fewer than 95 % of the level were in flight."""
-    achieved = facts.point.get("achieved_concurrency")
+    achieved = facts.point["achieved_concurrency"]
     return achieved is not None and achieved < 0.95 * facts.point["concurrency"]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 MIN_DECODED_TOKENS = 16
 """Tokens after the first chunk below which TPOT is not computed (METHOD §2)."""

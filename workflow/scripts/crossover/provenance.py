@@ -85,12 +85,13 @@ def of_campaign(campaign: Campaign, sessions: pa.Table, source: str) -> dict[str
     commands = {row["variant"]: shlex.join(row["command"]) for row in rows if row["command"]}
     settings = asdict(campaign)
     return {
-        "commands": {
-            "report": f"snakemake -c1 reports/crossover.html --configfile {source}",
-            **commands,
-        },
-        "versions": sorted({row["versions"] for row in rows}),
-        "hardware": sorted({row["hardware"] for row in rows}),
+        "commands": [
+            f"snakemake -c1 reports/crossover.html --configfile {source}",
+            *(f"# {variant}\n{command}" for variant, command in commands.items()),
+        ],
+        "versions": json.loads(rows[-1]["versions"]) if rows else {},
+        "hardware": json.loads(rows[-1]["hardware"]) if rows else {},
+        "hosts": sorted({row["host"] for row in rows}),
         "commits": sorted({row["commit"] for row in rows if row["commit"]}),
         "config_sha256": hashlib.sha256(canonical(settings).encode()).hexdigest(),
         "config_text": yaml.safe_dump(json.loads(canonical(settings)), sort_keys=False),

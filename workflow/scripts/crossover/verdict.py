@@ -170,6 +170,7 @@ def find_verdict(
     *,
     variant: str,
     baseline: str,
+    workload: str | None = None,
     settings: Settings | None = None,
 ) -> Verdict:
     """Judge one variant against one baseline.
@@ -183,6 +184,7 @@ def find_verdict(
         analysis: metric, margin, confidence and block span of the campaign.
         variant: the arm whose advantage is asked for.
         baseline: the arm it is compared with.
+        workload: name of the workload; needed only where there may be no points to tell it.
         settings: replaces those that follow from `analysis`, e.g. the smaller alpha of data that
             are judged again after every trial.
 
@@ -198,7 +200,7 @@ def find_verdict(
     known = {
         "variant": variant,
         "baseline": baseline,
-        "workload": _workload(points),
+        "workload": workload or _workload(points),
         "metric": analysis.metric,
         "confidence": settings.confidence,
         "margin": settings.margin,
@@ -535,7 +537,7 @@ def _notes(
         if metric.operational_laws and (fall := _fall(ratio, means, settings)):
             note(
                 "throughput_falls",
-                f"The throughput of {known[arm]} itself falls by {fall[2]:.0%} from concurrency "
+                f"The throughput of {known[arm]} itself falls by {100 * fall[2]:.0f} % from concurrency "
                 f"{fall[0]} to {fall[1]}: look for preemption, a cap or a disturbed run.",
             )
     lengths = _output_lengths(usable)

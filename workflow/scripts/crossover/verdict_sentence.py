@@ -226,7 +226,7 @@ def _found(verdict: Verdict, better: Sequence[int], worse: Sequence[int]) -> str
         for word, levels in (("faster", better), ("slower", worse))
         if levels
     ]
-    return " and ".join(parts)
+    return ", ".join(parts)
 
 
 def _percent(share: float) -> str:

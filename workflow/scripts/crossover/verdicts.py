@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crossover.policy import policy
-from crossover.verdict import Verdict, find_verdict, sentence
+from crossover.verdict import find_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,7 @@ def judge(
             campaign.analysis,
             variant=variant,
             baseline=reference,
+            workload=workload,
         )
         for workload in campaign.workloads
         for variant, reference in campaign.comparisons
@@ -48,10 +49,7 @@ def judge(
             "confidence": campaign.analysis.confidence,
             "block_span_h": campaign.analysis.block_span_h,
         },
-        "verdicts": [_with_sentence(v) for v in found],
+        "verdicts": [v.to_dict() for v in found],
     }
     return verdicts, policy(points, found, campaign.analysis)
 
-
-def _with_sentence(verdict: Verdict) -> dict[str, Any]:
-    return {**verdict.to_dict(), "sentence": sentence(verdict)}

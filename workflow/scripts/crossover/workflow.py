@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -182,13 +183,20 @@ def let_sigterm_through() -> None:
 
 @contextlib.contextmanager
 def logged_to(path: str) -> Iterator[None]:
-    """Send what a `script:` prints, tracebacks included, to its log."""
+    """Send what a `script:` prints, and how it failed, to its log, which Snakemake then shows."""
     with (
         open(path, "w", buffering=1) as log,
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
     ):
-        yield
+        try:
+            yield
+        except CrossoverError as error:
+            print(f"crossover: {error}", file=log)
+            raise SystemExit(1) from None
+        except Exception:
+            traceback.print_exc(file=log)
+            raise SystemExit(1) from None
 
 
 # ------------------------------------------------------------------ what the analysis depends on

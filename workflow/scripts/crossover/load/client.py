@@ -21,7 +21,6 @@ import struct
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,8 @@ from crossover.errors import MeasurementError
 from crossover.load.prompts import Address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from crossover.campaign import Load
     from crossover.load.prompts import Prepared
 
@@ -210,6 +211,8 @@ def run_closed_loop(
     succeeds is given up after a few failures a client.
 
     Args:
+        base_url: of the server, http:// only.
+        concurrency: clients, each with one request in flight.
         requests: endless; taken in order by whichever client is free.
         load: ramp, warm-up, window and timeouts.
         cancel_at_close: end what is in flight when the window closes (fixed output lengths).

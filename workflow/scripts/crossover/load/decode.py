@@ -7,7 +7,6 @@ usage. Everything else is a failure with a class.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ import msgspec
 from crossover.load import sse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from crossover.load.client import Exchange
 
 

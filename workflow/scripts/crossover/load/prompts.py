@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from crossover.errors import MeasurementError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from crossover.campaign import Workload
 
 
@@ -64,6 +65,13 @@ def requests_for(
     prefix beyond the chat template can come from a cache (METHOD §1).
 
     Args:
+        workload: lengths and sampling.
+        prompts: the workload's prompt set.
+        trial: from 1.
+        concurrency: the level.
+        seed: of the campaign.
+        model_name: as the server calls it.
+        base_url: of the server, http:// only.
         fields: what the engine adds to the body; `workload.extra_body` wins over it.
         api_key: goes into the Authorization header.
     """

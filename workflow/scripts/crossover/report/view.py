@@ -28,56 +28,7 @@ if TYPE_CHECKING:
 
     from crossover.campaign import Campaign
 
-MISSING = "–"
-FEW_TRIALS = 3
-"""Trials below which a verdict is called provisional (METHOD §1)."""
-
 Row = Mapping[str, Any]
-
-BADGES = {
-    # verdict: (badge, kind); METHOD §4
-    "equivalent": ("no difference", "even"),
-    "variant_faster_throughout": ("faster throughout", "good"),
-    "baseline_faster_throughout": ("slower throughout", "bad"),
-    "crossover": ("crossover", "cross"),
-    "multiple_crossovers": ("several crossovers", "cross"),
-    "inconclusive": ("cannot tell", "unsure"),
-}
-LABELS = {"+": "faster", "-": "slower", "−": "slower", "?": "cannot tell"}
-CODES = {
-    "crossing_within_margin": "it crosses, but the difference on one side is within the margin",
-    "client_limited": "the load client was at its limit",
-    "errors": "too many requests failed",
-    "front_end_limited": "the server's front end was at its limit",
-    "not_stationary": "the throughput drifted over the window",
-    "operational_law_violated": "the throughput falls where more load should not lower it",
-    "queue_limited": "requests queued in the server: fewer ran than the level says",
-    "single_repeat": "one trial only",
-    "too_short": "too few answers in the window",
-    "zero_throughput": "no tokens in the window",
-}
-
-
-@dataclass(frozen=True)
-class Level:
-    """All trials of one variant × workload × concurrency."""
-
-    variant: str
-    workload: str
-    concurrency: int
-    valid: tuple[Row, ...]
-    invalid: tuple[Row, ...]
-
-    def mean(self, column: str) -> float | None:
-        """Mean of a column over the valid trials that have it; None: none has."""
-        values = [p[column] for p in self.valid if p[column] is not None]
-        return sum(values) / len(values) if values else None
-
-    def total(self, column: str) -> int | None:
-        """Sum of a column over all trials that have it, valid or not; None: none has."""
-        values = [p[column] for p in (*self.valid, *self.invalid) if p[column] is not None]
-        return sum(values) if values else None
-
 
 @dataclass(frozen=True)
 class Card:
@@ -89,36 +40,6 @@ class Card:
     kind: str
     sentence: str
     facts: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Caution:
-    """What limits the results: a heading and one line an item."""
-
-    title: str
-    items: list[str]
-    serious: bool = False
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One chart: what is drawn (`kind` picks the drawing) and the finding as its alt text.
-
-    Every row has `variant` (whose look it has), `series` (its name) and `concurrency`.
-    """
-
-    kind: str
-    slug: str
-    title: str
-    note: str
-    finding: str
-    series: list[tuple[str, str]]
-    levels: list[int]
-    means: list[dict[str, Any]] = field(default_factory=list)
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    crossings: list[dict[str, Any]] = field(default_factory=list)
-    margin: float | None = None
-    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -196,7 +117,7 @@ def prepare(
         title=campaign.name,
         facts=_headline(campaign, point_rows, session_rows),
         rehearsal="simulated" in engines,
-        cards=[_card(v, verdicts, campaign) for v in judged],
+        cards=[_card(v, campaign) for v in judged],
         no_cards=_why_no_verdict(campaign, point_rows),
         warnings=_warnings(campaign, point_rows, session_rows, levels, judged),
         workloads=[
@@ -205,7 +126,7 @@ def prepare(
         ],
         failures=_failures(point_rows),
         sessions=_session_table(session_rows, point_rows),
-        session_details=[(_session_name(s), _session_details(s)) for s in session_rows],
+        session_details=_session_details(session_rows),
         method=_method(campaign, verdicts),
         provenance=_provenance(provenance),
         downloads=_downloads(point_rows, verdicts, policy, provenance, campaign),
@@ -223,98 +144,7 @@ def prepare(
 # ------------------------------------------------------------------ numbers and words
 
 
-def number(value: float | None) -> str:
-    """About three significant digits, with thousands separators; "–" if missing."""
-    if value is None:
-        return MISSING
-    size = abs(value)
-    decimals = 0 if size >= 100 else 1 if size >= 10 else 2
-    return f"{value:,.{decimals}f}"
-
-
-def milliseconds(value_s: float | None) -> str:
-    """Seconds as milliseconds."""
-    return MISSING if value_s is None else number(value_s * 1000)
-
-
-def ratio(value: float | None, lo: float | None = None, hi: float | None = None) -> str:
-    """`1.234 [1.100–1.380]`; the bounds are left out if they are not known."""
-    if value is None:
-        return MISSING
-    if lo is None or hi is None:
-        return f"{value:.3f}"
-    return f"{value:.3f} [{lo:.3f}–{hi:.3f}]"
-
-
-def level_number(value: float | None) -> str:
-    """A concurrency: whole numbers as such, others with one decimal below 10."""
-    if value is None:
-        return MISSING
-    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def words(code: str) -> str:
-    """A reason in words: known codes are explained, `code: detail` keeps its detail."""
-    head, colon, detail = code.partition(":")
-    if not re.fullmatch(r"[a-z0-9_]+", head):
-        return code
-    return CODES.get(head, head.replace("_", " ")) + colon + detail
-
-
-def moment(unix_s: float | None) -> str:
-    """Unix seconds as date and time in UTC."""
-    if unix_s is None:
-        return MISSING
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def listed(values: Iterable[Any]) -> str:
-    """`1, 4, 16`; "–" if there is none."""
-    return ", ".join(str(v) for v in values) or MISSING
-
-
-def counted(n: int, thing: str) -> str:
-    """`1 trial`, `3 trials`."""
-    return f"{n:,} {thing}" + ("" if n == 1 else "s")
-
-
 # ------------------------------------------------------------------ reading
-
-
-def _rows(table: pa.Table | pd.DataFrame, columns: Sequence[records.Column]) -> list[dict]:
-    """Plain dicts with every column of the contract; NaN is missing."""
-    if not isinstance(table, pa.Table):
-        table = pa.Table.from_pandas(
-            table, schema=records.arrow_schema(columns), preserve_index=False
-        )
-    blank = dict.fromkeys(c.name for c in columns)
-    return [
-        blank | {k: None if v != v else v for k, v in row.items()}  # only NaN differs from itself
-        for row in table.to_pylist()
-    ]
-
-
-def _ordered(known: Iterable[str], found: Iterable[str]) -> list[str]:
-    """The campaign's order, then whatever else the results hold, sorted."""
-    known = list(known)
-    return known + sorted(set(found) - set(known))
-
-
-def _levels(points: Sequence[Row], campaign: Campaign) -> dict[tuple[str, str, int], Level]:
-    """(variant, workload, concurrency) → Level, in the campaign's order of variants."""
-    groups: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
-    for p in points:
-        groups[p["variant"], p["workload"], p["concurrency"]].append(p)
-    order = _ordered(campaign.variants, (p["variant"] for p in points))
-    return {
-        key: Level(
-            *key,
-            valid=tuple(p for p in by_trial if p["valid"]),
-            invalid=tuple(p for p in by_trial if not p["valid"]),
-        )
-        for key in sorted(groups, key=lambda k: (order.index(k[0]), k[1], k[2]))
-        for by_trial in [sorted(groups[key], key=lambda p: (p["trial"], p["session_id"] or ""))]
-    }
 
 
 # ------------------------------------------------------------------ header and verdicts
@@ -343,105 +173,57 @@ def _headline(
     ]
 
 
-def _name(verdict: Row, campaign: Campaign) -> str:
-    """A comparison's name: the variant's, with the reference where that is not the baseline."""
-    if verdict["baseline"] == campaign.baseline:
-        return verdict["variant"]
-    return f"{verdict['variant']} against {verdict['baseline']}"
-
-
-def _card(verdict: Row, verdicts: Row, campaign: Campaign) -> Card:
-    badge, kind = BADGES.get(verdict["verdict"], (words(verdict["verdict"]), "unsure"))
+def _card(verdict: Row, campaign: Campaign) -> Card:
+    badge, kind = BADGES[verdict["verdict"]]
     return Card(
         title=f"{verdict['variant']} against {verdict['baseline']}",
         workload=verdict["workload"],
         badge=badge,
         kind=kind,
-        sentence=verdict.get("sentence") or f"{_name(verdict, campaign)}: {badge}.",
-        facts=list(_card_facts(verdict, verdicts, campaign)),
+        sentence=verdict["sentence"],
+        facts=list(_card_facts(verdict, campaign)),
     )
 
 
-def _card_facts(verdict: Row, verdicts: Row, campaign: Campaign) -> Iterable[tuple[str, str]]:
-    levels = verdict.get("levels") or []
-    confidence = _settings(verdicts, campaign)["confidence"]
-    for crossing in verdict.get("crossings") or []:
-        yield "Crosses at", _crossing_words(crossing, confidence)
-    if censored := verdict.get("censored"):
-        yield (
-            "Crossing",
-            f"if there is one, {'above' if censored['side'] in ('above', '>', 'high') else 'below'}"
-            f" concurrency {level_number(censored['bound'])}",
-        )
-    for sign, term in (("+", "Faster at"), ("-", "Slower at"), ("?", "Cannot tell at")):
-        at = [n["concurrency"] for n in levels if LABELS.get(n["label"]) == LABELS[sign]]
-        if at:
-            yield term, f"concurrency {listed(at)}"
-    if known := [n for n in levels if n.get("ratio") is not None]:
-        best = max(known, key=lambda n: n["ratio"])
-        worst = min(known, key=lambda n: n["ratio"])
+def _card_facts(verdict: Row, campaign: Campaign) -> Iterable[tuple[str, str]]:
+    levels = verdict["levels"]
+    for crossing in verdict["crossings"]:
+        yield "Crosses at", _crossing_words(crossing, campaign)
+    if censored := verdict["censored"]:
+        yield "No crossing", f"if there is one, it is {censored['side']} {censored['bound']}"
+    for sign in ("+", "-", "?"):
+        if at := [n["concurrency"] for n in levels if n["label"] == sign]:
+            yield f"{LABELS[sign].capitalize()} at", listed(at)
+    if levels:
+        best = max(levels, key=lambda n: n["ratio"])
+        worst = min(levels, key=lambda n: n["ratio"])
         if best is worst:
             yield "Ratio", _ratio_words(best)
         else:
             yield "Largest ratio", _ratio_words(best)
             yield "Smallest ratio", _ratio_words(worst)
-    if (trials := verdict.get("n_trials")) is not None:
-        paired = verdict.get("paired")
-        how = "" if paired is None else ", compared within trials" if paired else ", not paired"
-        yield "Trials", f"{trials}{how}"
-    if (supported := verdict.get("equivalence_margin_supported")) is not None:
-        yield "Differences excluded", f"beyond ±{supported * 100:.1f} %, at every level"
-    if indicative := verdict.get("indicative"):
-        labels = indicative["labels"]
-        pairs = (
-            labels.items()
-            if isinstance(labels, Mapping)
-            else zip((n["concurrency"] for n in levels), labels, strict=False)
-        )
-        said = listed(f"{LABELS.get(label, label)} at {c}" for c, label in pairs)
+    how = "compared within trials" if verdict["paired"] else "not paired"
+    yield "Trials", f"{verdict['n_trials']}, {how}" if verdict["n_trials"] > 1 else "1"
+    if (supported := verdict["equivalence_margin_supported"]) is not None:
+        yield "Ruled out", f"a difference beyond ±{supported * 100:.1f} % at any level"
+    if indicative := verdict["indicative"]:
+        pairs = zip((n["concurrency"] for n in levels), indicative["labels"], strict=True)
+        said = listed(f"{LABELS[label]} at {concurrency}" for concurrency, label in pairs)
         yield (
             "Indication only",
             f"if repeated runs varied by {indicative['assumed_cv'] * 100:g} %: {said}",
         )
-    if needed := verdict.get("needed"):
+    if needed := verdict["needed"]:
         yield (
             "To resolve",
-            listed(f"concurrency {n['concurrency']}: about {n['trials']} trials" for n in needed),
+            "; ".join(
+                f"concurrency {n['concurrency']}: "
+                + ("too small a difference" if n["trials"] is None else f"about {n['trials']} trials")
+                for n in needed
+            ),
         )
-    if reasons := verdict.get("reasons"):
+    if reasons := verdict["reasons"]:
         yield "Because", "; ".join(words(r) for r in reasons)
-
-
-def _crossing_words(crossing: Row, confidence: float) -> str:
-    at = crossing.get("c_star")
-    lo, hi = crossing.get("ci") or (None, None)
-    a, b = crossing.get("bracket") or (None, None)
-    text = f"concurrency {level_number(at)}" if at is not None else "a level not determined"
-    if lo is not None or hi is not None:
-        text += f", {confidence * 100:g} % interval {level_number(lo)} to {level_number(hi)}"
-    if a is not None and b is not None:
-        text += (
-            f"; interpolated between the measured levels {level_number(a)} and {level_number(b)}"
-        )
-    if crossing.get("coarse"):
-        text += " – a wide gap: measure levels in between before relying on it"
-    return text
-
-
-def _ratio_words(level: Row) -> str:
-    value = ratio(level["ratio"], level.get("lo"), level.get("hi"))
-    return f"{value} at concurrency {level['concurrency']}"
-
-
-def _settings(verdicts: Row, campaign: Campaign) -> dict[str, float]:
-    given = verdicts.get("settings") or {}
-    return {
-        key: default if given.get(key) is None else given[key]
-        for key, default in (
-            ("margin", campaign.analysis.margin),
-            ("confidence", campaign.analysis.confidence),
-        )
-    }
 
 
 def _why_no_verdict(campaign: Campaign, points: Sequence[Row]) -> str:
@@ -458,145 +240,6 @@ def _why_no_verdict(campaign: Campaign, points: Sequence[Row]) -> str:
 
 
 # ------------------------------------------------------------------ warnings
-
-
-def _warnings(
-    campaign: Campaign,
-    points: Sequence[Row],
-    sessions: Sequence[Row],
-    levels: Mapping[Any, Level],
-    judged: Sequence[Row],
-) -> list[Caution]:
-    found = [
-        Caution("Not measured", _not_measured(campaign, points), serious=True),
-        Caution("Limits of the verdicts", _limits(campaign, judged)),
-        Caution("Levels that carry no verdict", _invalid(levels), serious=True),
-        Caution("Failed requests", _failed(levels)),
-        Caution("Too few trials", _few_trials(campaign, judged)),
-        Caution("Remarks on points", _grouped(points, lambda p: p["warnings"] or ())),
-        Caution("Sessions", _session_problems(sessions), serious=True),
-    ]
-    return [w for w in found if w.items]
-
-
-def _not_measured(campaign: Campaign, points: Sequence[Row]) -> list[str]:
-    done = {(p["variant"], p["workload"], p["concurrency"], p["trial"]) for p in points}
-    items = []
-    for variant in campaign.variants:
-        for workload in campaign.workloads:
-            missing = {
-                c: [
-                    t
-                    for t in range(1, campaign.load.trials + 1)
-                    if (variant, workload, c, t) not in done
-                ]
-                for c in campaign.load.concurrency
-            }
-            if any(missing.values()):
-                items.append(f"{variant}, {workload}: {_where(missing)}")
-    return items
-
-
-def _where(trials_at: Mapping[int, Sequence[int]]) -> str:
-    """`concurrency 1, 4 (trials 1, 2); concurrency 16 (trial 2)`."""
-    levels: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for concurrency, trials in sorted(trials_at.items()):
-        if trials:
-            levels[tuple(sorted(trials))].append(concurrency)
-    return "; ".join(
-        f"concurrency {listed(at)} (trial{'' if len(trials) == 1 else 's'} {listed(trials)})"
-        for trials, at in levels.items()
-    )
-
-
-def _limits(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
-    items = []
-    for verdict in judged:
-        where = f"{_name(verdict, campaign)}, {verdict['workload']}: "
-        items += [where + caveat["text"] for caveat in verdict.get("caveats") or []]
-        if dropped := verdict.get("dropped_levels"):
-            items.append(
-                f"{where}left out, not usable on both sides: concurrency {listed(dropped)}"
-            )
-        if (feasible := verdict.get("feasible_max")) is not None and any(
-            feasible < p for p in campaign.load.concurrency
-        ):
-            items.append(f"{where}the highest level that worked is concurrency {feasible}")
-    return items
-
-
-def _grouped(points: Sequence[Row], texts: Callable[[Row], Iterable[str]]) -> list[str]:
-    """One line a (variant, workload, text) with its levels and trials."""
-    groups: dict[tuple[str, str, str], dict[int, list[int]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for p in points:
-        for text in texts(p):
-            groups[p["variant"], p["workload"], text][p["concurrency"]].append(p["trial"])
-    return [
-        f"{variant}, {workload}: {words(text)} – {_where(at)}"
-        for (variant, workload, text), at in groups.items()
-    ]
-
-
-def _invalid(levels: Mapping[Any, Level]) -> list[str]:
-    return _grouped(
-        [p for level in levels.values() for p in level.invalid],
-        lambda p: p["invalid_reasons"] or ("no reason was recorded",),
-    )
-
-
-def _failed(levels: Mapping[Any, Level]) -> list[str]:
-    totals: dict[tuple[str, str], list[int]] = {}
-    for level in levels.values():
-        failed, sent = level.total("failed"), level.total("requests")
-        if failed:
-            sums = totals.setdefault((level.variant, level.workload), [0, 0])
-            sums[0] += failed
-            sums[1] += sent or 0
-    return [
-        f"{variant}, {workload}: {failed:,} of {sent:,} requests at the levels with failures "
-        "(by class below)"
-        for (variant, workload), (failed, sent) in totals.items()
-    ]
-
-
-def _few_trials(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
-    said = {
-        0: "no trial has a valid level on both sides",
-        1: "one trial gives no interval, so there is no verdict; set load.trials to 3 or more",
-    }
-    return [
-        f"{_name(v, campaign)}, {v['workload']}: "
-        + said.get(
-            v["n_trials"], f"{v['n_trials']} trials; below {FEW_TRIALS} a verdict is provisional"
-        )
-        for v in judged
-        if v.get("n_trials") is not None and v["n_trials"] < FEW_TRIALS
-    ]
-
-
-def _session_problems(sessions: Sequence[Row]) -> list[str]:
-    items = []
-    versions: dict[str, set[str]] = defaultdict(set)
-    for s in sessions:
-        if s["engine"] and s["engine_version"]:
-            versions[s["engine"]].add(s["engine_version"])
-        if s["killed"]:
-            items.append(f"{_session_name(s)}: the server did not end when asked and was killed")
-        if s["processes_left"]:
-            items.append(f"{_session_name(s)}: processes {listed(s['processes_left'])} outlived it")
-        if s["port_closed"] is False:
-            items.append(f"{_session_name(s)}: its port was still open after the stop")
-    items += [
-        f"{engine} ran in several versions: {listed(sorted(found))}"
-        for engine, found in sorted(versions.items())
-        if len(found) > 1
-    ]
-    hosts = sorted({s["host"] for s in sessions if s["host"]})
-    if len(hosts) > 1:
-        items.append(f"sessions ran on several hosts: {listed(hosts)}")
-    return items
 
 
 # ------------------------------------------------------------------ a workload
@@ -628,7 +271,7 @@ def _workload(
         name=name,
         description=_workload_description(name, campaign),
         figures=figures,
-        policy=_policy((policy.get("workloads") or {}).get(name)),
+        policy=_policy(policy, name),
         table=_table(name, mine, judged, campaign),
     )
 
@@ -644,297 +287,38 @@ def _workload_description(name: str, campaign: Campaign) -> str:
     )
 
 
-def _series(levels: Iterable[Level]) -> list[tuple[str, str]]:
-    return [(v, v) for v in dict.fromkeys(level.variant for level in levels)]
-
-
-def _figure(kind: str, workload: str, levels: Sequence[Level], **rest: Any) -> Figure:
-    rest.setdefault("slug", f"{kind}-{workload}")
-    rest.setdefault("series", _series(levels))
-    return Figure(kind=kind, levels=sorted({n.concurrency for n in levels}), **rest)
-
-
-def _speedup(
-    workload: str,
-    reference: str,
-    judged: Sequence[Row],
-    levels: Sequence[Level],
-    verdicts: Row,
-    campaign: Campaign,
-) -> Figure:
-    settings = _settings(verdicts, campaign)
-    margin, confidence = settings["margin"], settings["confidence"]
-    means = [
-        {
-            "variant": v["variant"],
-            "series": v["variant"],
-            "concurrency": n["concurrency"],
-            "ratio": n["ratio"],
-            "lo": n.get("lo"),
-            "hi": n.get("hi"),
-            "said": ratio(n["ratio"], n.get("lo"), n.get("hi")),
-            "label": LABELS.get(n["label"], n["label"]),
-        }
-        for v in judged
-        for n in v.get("levels") or []
-        if n.get("ratio") is not None
-    ]
-    crossings = [
-        {
-            "variant": v["variant"],
-            "c_star": crossing.get("c_star"),
-            "lo": (crossing.get("ci") or [None, None])[0],
-            "hi": (crossing.get("ci") or [None, None])[1],
-            "said": _crossing_words(crossing, confidence),
-        }
-        for v in judged
-        for crossing in v.get("crossings") or []
-    ]
-    sentences = [v.get("sentence") or _name(v, campaign) for v in judged]
-    extremes = [
-        f"{v['variant']}: largest ratio {_ratio_words(max(known, key=lambda n: n['ratio']))}, "
-        f"smallest {_ratio_words(min(known, key=lambda n: n['ratio']))}."
-        for v in judged
-        if (known := [n for n in v.get("levels") or [] if n.get("ratio") is not None])
-    ]
-    variants = list(dict.fromkeys(v["variant"] for v in judged))
-    trials = _trial_ratios(variants, reference, levels)
-    return _figure(
-        "speedup",
-        workload,
-        levels,
-        slug=f"speedup-{workload}" + ("" if reference == campaign.baseline else f"-{reference}"),
-        title=f"Speed-up over {reference}",
-        note=" ".join(_speedup_note(reference, margin, confidence, means, trials, crossings)),
-        finding=" ".join([*sentences, *extremes]) if means else "No level can be compared.",
-        series=[(name, name) for name in variants],
-        means=means,
-        trials=trials,
-        crossings=crossings,
-        margin=margin,
-    )
-
-
-def _speedup_note(
-    reference: str,
-    margin: float,
-    confidence: float,
-    means: Sequence[Row],
-    trials: Sequence[Row],
-    crossings: Sequence[Row],
-) -> Iterable[str]:
-    yield (
-        f"Output throughput relative to {reference} at the same concurrency: above 1, the variant "
-        "is faster. Large symbols are the estimates, small ones beside them single trials."
-    )
-    if not all(t["valid"] for t in trials):
-        yield "Hollow symbols are invalid and left out."
-    if any(m["lo"] is not None for m in means):
-        yield f"The tinted band holds for all levels at once with {confidence * 100:g} % confidence."
-    else:
-        yield "There is no band: the data give no interval."
-    yield f"The grey strip is the margin of ±{margin * 100:g} %, within which a difference counts as none."
-    if crossings:
-        yield "A dotted rule is an estimated crossing, the shaded column its interval."
-    if len({m["concurrency"] for m in means}) > 1:
-        yield "Lines between measured levels only guide the eye."
-
-
-def _trial_ratios(
-    variants: Iterable[str], reference: str, levels: Sequence[Level]
-) -> list[dict[str, Any]]:
-    """Throughput ratio of every trial in which both sides gave tokens, valid or not."""
-    column = "output_throughput_tokens_per_s"
-    points = {
-        (p["variant"], p["concurrency"], p["trial"]): p
-        for level in levels
-        for p in (*level.valid, *level.invalid)
-        if p[column]
-    }
-    return [
-        {
-            "variant": variant,
-            "series": variant,
-            "concurrency": concurrency,
-            "trial": trial,
-            "ratio": p[column] / other[column],
-            "said": ratio(p[column] / other[column]),
-            "valid": bool(p["valid"] and other["valid"]),
-        }
-        for (variant, concurrency, trial), p in points.items()
-        if variant in variants and (other := points.get((reference, concurrency, trial)))
-    ]
-
-
-def _throughput(workload: str, levels: Sequence[Level]) -> Figure:
-    column = "output_throughput_tokens_per_s"
-    means = [
-        {
-            "variant": n.variant,
-            "series": n.variant,
-            "concurrency": n.concurrency,
-            "value": n.mean(column),
-            "said": f"{number(n.mean(column))} tokens/s",
-        }
-        for n in levels
-        if n.mean(column) is not None
-    ]
-    trials = [
-        {
-            "variant": n.variant,
-            "series": n.variant,
-            "concurrency": n.concurrency,
-            "trial": p["trial"],
-            "value": p[column],
-            "said": f"{number(p[column])} tokens/s",
-            "valid": bool(p["valid"]),
-        }
-        for n in levels
-        for p in (*n.valid, *n.invalid)
-        if p[column] is not None
-    ]
-    return _figure(
-        "throughput",
-        workload,
-        levels,
-        title="Output throughput",
-        note=(
-            "Tokens per second received in the window. Lines join the means of the valid trials; "
-            "small symbols beside them are trials"
-            + ("." if all(t["valid"] for t in trials) else ", hollow ones invalid.")
-        ),
-        finding=_highest(
-            means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"
-        ),
-        means=means,
-        trials=trials,
-    )
-
-
-def _curve(workload: str, levels: Sequence[Level]) -> Figure:
-    means = [
-        {
-            "variant": n.variant,
-            "series": n.variant,
-            "concurrency": n.concurrency,
-            "rate": rate,
-            "value": total,
-            "said": f"{number(rate)} tokens/s a request, {number(total)} in all",
-        }
-        for n in levels
-        if (rate := n.mean("decode_rate_tokens_per_s")) is not None
-        and (total := n.mean("output_throughput_tokens_per_s")) is not None
-    ]
-    return _figure(
-        "curve",
-        workload,
-        levels,
-        title="What a user gets against what the server gives",
-        note=(
-            "Median decode rate of one request (across) against total output throughput (up), one "
-            "symbol a level with its concurrency; further up and right is better."
-        ),
-        finding=_highest(
-            means, "rate", lambda r: f"{r['said']}, at concurrency {r['concurrency']}"
-        ),
-        means=means,
-    )
-
-
-def _highest(rows: Sequence[Row], key: str, say: Callable[[Row], str]) -> str:
-    """`Highest: a 12 …; b 9 …` – each series' greatest value."""
-    best: dict[str, Row] = {}
-    for row in rows:
-        if row["series"] not in best or row[key] > best[row["series"]][key]:
-            best[row["series"]] = row
-    said = "; ".join(f"{name} {say(row)}" for name, row in best.items())
-    return f"Highest: {said}." if said else "No level has a value."
-
-
-def _latency(workload: str, levels: Sequence[Level], what: str, title: str) -> Figure:
-    means = [
-        {
-            "variant": n.variant,
-            "series": n.variant,
-            "concurrency": n.concurrency,
-            "p50": p50 * 1000,
-            "p99": None if n.mean(f"{what}_p99") is None else n.mean(f"{what}_p99") * 1000,
-            "said": f"p50 {milliseconds(p50)} ms, p99 {milliseconds(n.mean(f'{what}_p99'))} ms",
-        }
-        for n in levels
-        if (p50 := n.mean(f"{what}_p50")) is not None
-    ]
-    ends: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(means, key=lambda r: r["concurrency"]):
-        ends[row["series"]].append(row)
-    said = "; ".join(
-        f"{name} {number(rows[0]['p50'])} ms at concurrency {rows[0]['concurrency']}"
-        + (f", {number(rows[-1]['p50'])} ms at {rows[-1]['concurrency']}" if len(rows) > 1 else "")
-        for name, rows in ends.items()
-    )
-    return _figure(
-        "latency",
-        workload,
-        levels,
-        slug=f"{what.removesuffix('_s')}-{workload}",
-        title=title,
-        note=(
-            "Solid symbols: p50; open symbols on thin lines: p99. Means over trials. Closed loop."
-        ),
-        finding=f"Median: {said}." if said else "No level has a value.",
-        means=means,
-        unit="ms",
-    )
-
-
-def _acceptance(workload: str, levels: Sequence[Level]) -> Figure:
-    means = [
-        {
-            "variant": n.variant,
-            "series": n.variant,
-            "concurrency": n.concurrency,
-            "value": value,
-            "said": f"{value:.2f} tokens a verification",
-        }
-        for n in levels
-        if (value := n.mean("acceptance_length")) is not None
-    ]
-    return _figure(
-        "acceptance",
-        workload,
-        levels,
-        title="Acceptance length",
-        note="Tokens a verification step yields: 1 + accepted drafts, by the engine's own counters.",
-        finding=_highest(
-            means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"
-        ),
-        series=[(s, s) for s in dict.fromkeys(r["series"] for r in means)],
-        means=means,
-    )
-
-
-def _policy(policy: Row | None) -> dict[str, Any] | None:
+def _policy(policy: Row, workload: str) -> dict[str, Any] | None:
     """Rows `variant`, `range`, and `weight`: the width on a log scale, for the strip."""
-    if not policy or not policy.get("table"):
+    found = next((w for w in policy.get("workloads") or [] if w["workload"] == workload), None)
+    if not found or not found["runs"]:
         return None
     rows = []
-    for row in policy["table"]:
-        first, last = row["from"], row.get("to")
-        span = f"{first} and above" if last is None else str(first)
-        if last is not None and last != first:
-            span = f"{first} to {last}"
-        weight = 1.0 + math.log2((last or 2 * first) / first)
-        rows.append({"variant": row["variant"], "range": span, "weight": round(weight, 3)})
+    for run in found["runs"]:
+        first, last = run["from_concurrency"], run["to_concurrency"]
+        span = str(first) if first == last else f"{first} to {last}"
+        if not run["supported"]:
+            span += " (best guess: not resolved)"
+        weight = 1.0 + math.log2(last / first)
+        rows.append({"variant": run["variant"], "range": span, "weight": round(weight, 3)})
     return {
         "rows": rows,
-        "thresholds": [
-            ", ".join(f"{words(str(k))} {v}" for k, v in t.items())
-            if isinstance(t, Mapping)
-            else str(t)
-            for t in policy.get("thresholds") or []
-        ],
-        "advice": policy.get("advice") or "",
+        "thresholds": [_threshold(switch) for switch in found["switching"]],
+        "advice": policy["advice"],
     }
+
+
+def _threshold(switch: Row) -> str:
+    if switch["direction"] == "down":
+        text = (
+            f"{switch['variant']}: on at {switch['on_at_most']} requests in flight and below, "
+            f"off at {switch['off_at_least']} and above"
+        )
+    else:
+        text = (
+            f"{switch['variant']}: on at {switch['on_at_least']} requests in flight and above, "
+            f"off at {switch['off_at_most']} and below"
+        )
+    return text + (" (levels lie far apart here)" if switch["coarse"] else "")
 
 
 def _table(
@@ -947,7 +331,7 @@ def _table(
             compared[v["variant"], n["concurrency"]].append(
                 (
                     ratio(n.get("ratio"), n.get("lo"), n.get("hi")) + suffix,
-                    LABELS.get(n["label"], n["label"]) + suffix,
+                    LABELS.get(n["label"], MISSING) + suffix,
                 )
             )
     rows = []
@@ -1039,10 +423,6 @@ def _failures(points: Sequence[Row]) -> Table | None:
     )
 
 
-def _session_name(session: Row) -> str:
-    return f"{session['variant']}, trial {session['trial']}, {session['session_id']}"
-
-
 def _session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
     measured = Counter(p["session_id"] for p in points)
 
@@ -1084,20 +464,27 @@ def _session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
     )
 
 
-def _session_details(session: Row) -> list[tuple[str, str]]:
-    found = []
+def _session_details(sessions: Sequence[Row]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """(sessions, [(what, text)]): sessions that were started alike share one entry."""
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    for session in sessions:
+        if account := tuple(_account(session)):
+            alike[account].append(_session_name(session))
+    return [("; ".join(names), list(account)) for account, names in alike.items()]
+
+
+def _account(session: Row) -> Iterable[tuple[str, str]]:
     if session["command"]:
-        found.append(("Command", shlex.join(session["command"])))
+        yield "Command", shlex.join(session["command"])
     if session["env"]:
-        found.append(("Environment", "\n".join(f"{k}={v}" for k, v in sorted(session["env"]))))
+        yield "Environment", "\n".join(f"{k}={v}" for k, v in sorted(session["env"]))
     for key, label in (
         ("description", "What the server says it runs"),
         ("hardware", "Hardware"),
         ("versions", "Versions"),
     ):
         if session[key]:
-            found.append((label, _pretty(session[key])))
-    return found
+            yield label, _pretty(session[key])
 
 
 def _pretty(text: str) -> str:

@@ -1,0 +1,123 @@
+"""Numbers and reasons in words. Missing is “–”, never 0."""
+
+MISSING = "–"
+
+BADGES = {
+    # verdict: (badge, kind); METHOD §4
+    "equivalent": ("no difference", "even"),
+    "variant_faster_throughout": ("faster throughout", "good"),
+    "baseline_faster_throughout": ("slower throughout", "bad"),
+    "crossover": ("crossover", "cross"),
+    "multiple_crossovers": ("several crossovers", "cross"),
+    "inconclusive": ("cannot tell", "unsure"),
+    "not_comparable": ("not comparable", "unsure"),
+}
+LABELS = {"+": "faster", "-": "slower", "?": "cannot tell", None: "not repeated"}
+CODES = {
+    # of points: measure.INVALID and measure.WARNINGS
+    "errors": "more than 1 % of the requests failed",
+    "no_tokens": "no tokens arrived in the window",
+    "too_short": "too few answers before or in the window",
+    "not_stationary": "the throughput drifted over the window",
+    "concurrency_not_held": "fewer requests were in flight than the level says",
+    "queue_limited": "requests waited in the server: fewer ran than the level says",
+    "client_limited": "the load client was at its limit",
+    "stationarity_unknown": "too few arrivals to tell whether the throughput was steady",
+    "tokens_estimated": "many tokens are estimated: their requests were cancelled without usage",
+    "events_merged": "many tokens arrived in one read and share a time stamp",
+    "cache_not_reset": "the server did not confirm that its prefix cache was emptied",
+    "prompts_cached": "most prompt tokens came from a cache although all prompts are unique",
+    "user_stamps": "arrival times are the client's, not the kernel's",
+    "clock_set": "the host's clock was set during the point",
+    # of verdicts
+    "crossing_within_margin": "the sign changes, but within the margin",
+    "fewer_than_2_common_levels": "fewer than two levels in common",
+    "levels_unresolved": "some levels are not resolved",
+    "no_significant_level": "no level shows a difference beyond the noise",
+    "operational_law_violated": "throughput changes more than concurrency explains",
+    "single_repeat": "one trial only",
+}
+"""What reasons mean; an unknown one is printed as it is, without its underscores."""
+
+
+def number(value: float | None) -> str:
+    """About three significant digits, with thousands separators; "–" if missing."""
+    if value is None:
+        return MISSING
+    size = abs(value)
+    decimals = 0 if size >= 100 else 1 if size >= 10 else 2
+    return f"{value:,.{decimals}f}"
+
+
+def milliseconds(value_s: float | None) -> str:
+    """Seconds as milliseconds."""
+    return MISSING if value_s is None else number(value_s * 1000)
+
+
+def ratio(value: float | None, lo: float | None = None, hi: float | None = None) -> str:
+    """`1.234 [1.100–1.380]`; the bounds are left out if they are not known."""
+    if value is None:
+        return MISSING
+    if lo is None or hi is None:
+        return f"{value:.3f}"
+    return f"{value:.3f} [{lo:.3f}–{hi:.3f}]"
+
+
+def level_number(value: float | None) -> str:
+    """A concurrency: whole numbers as such, others with one decimal below 100."""
+    if value is None:
+        return MISSING
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def words(code: str) -> str:
+    """A reason in words: known codes are explained, `code: detail` keeps its detail."""
+    head, colon, detail = code.partition(":")
+    if not re.fullmatch(r"[a-z0-9_]+", head):
+        return code
+    return CODES.get(head, head.replace("_", " ")) + colon + detail
+
+
+def moment(unix_s: float | None) -> str:
+    """Unix seconds as date and time in UTC."""
+    if unix_s is None:
+        return MISSING
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def listed(values: Iterable[Any]) -> str:
+    """`1, 4, 16`; "–" if there is none."""
+    return ", ".join(str(v) for v in values) or MISSING
+
+
+def counted(n: int, thing: str) -> str:
+    """`1 trial`, `3 trials`."""
+    return f"{n:,} {thing}" + ("" if n == 1 else "s")
+
+
+def _crossing_words(crossing: Row, campaign: Campaign) -> str:
+    lo, hi = map(level_number, crossing["ci"])
+    a, b = crossing["bracket"]
+    confidence = f"{campaign.analysis.confidence * 100:g} %"
+    provisional = "; provisional, levels lie far apart" if crossing["coarse"] else ""
+    return (
+        f"C* = {level_number(crossing['c_star'])} ({confidence} interval {lo} to {hi}), "
+        f"interpolated between the tested levels {a} and {b}{provisional}"
+    )
+
+
+def _ratio_words(level: Row) -> str:
+    return f"{ratio(level['ratio'], level['lo'], level['hi'])} at {level['concurrency']}"
+
+
+def _name(verdict: Row, campaign: Campaign) -> str:
+    """A comparison's name: the variant's, with the reference where that is not the baseline."""
+    if verdict["baseline"] == campaign.baseline:
+        return verdict["variant"]
+    return f"{verdict['variant']} against {verdict['baseline']}"
+
+
+def _session_name(session: Row) -> str:
+    return f"{session['variant']}, trial {session['trial']}, {session['session_id']}"
+
+
