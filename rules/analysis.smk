@@ -52,6 +52,8 @@ rule summarise_points:
         f"logs/{CAMPAIGN.name}/summarise_points.log",
     conda:
         "../envs/workflow.yaml"
+    message:
+        "put all points, requests and sessions into tables"
     script:
         "../workflow/scripts/summarise_points.py"
 
@@ -79,5 +81,7 @@ rule find_crossover:
     params:
         campaign=flow.Untracked(CAMPAIGN),
         settings=flow.analysis_settings(CAMPAIGN),
+    message:
+        "judge every comparison"
     script:
         "../workflow/scripts/find_crossover.py"

@@ -12,5 +12,7 @@ rule make_model:
         "../envs/workflow.yaml"
     params:
         run=flow.Script("make_model.py"),
+    message:
+        "make the model file {output}"
     shell:
         "{params.run} {output} > {log} 2>&1"

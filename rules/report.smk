@@ -20,5 +20,7 @@ rule render_report:
         campaign=flow.Untracked(CAMPAIGN),
         settings=flow.report_settings(CAMPAIGN),
         source=flow.Untracked(flow.config_source(workflow.configfiles)),
+    message:
+        "render the report"
     script:
         "../workflow/scripts/render_report.py"

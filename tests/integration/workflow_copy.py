@@ -96,7 +96,7 @@ class Workflow:
             timeout=300,
         )
         if check and done.returncode:
-            raise AssertionError(done.stdout)
+            raise AssertionError(done.stdout[-6000:])
         return done
 
     def plan(self, *args: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Campaigns, points, sessions and verdicts for tests of the report.
+"""Campaigns, points, sessions, and what the analysis makes of them, for tests of the report.
 
 Throughputs follow a small cost model, so that a speculating variant wins at low load and loses
 at high load; nothing here is a measurement.
@@ -7,15 +7,16 @@ at high load; nothing here is a measurement.
 from __future__ import annotations
 
 import math
-from typing import Any, TYPE_CHECKING
-
+from typing import TYPE_CHECKING, Any
 
 from crossover.campaign import Analysis, Campaign, Load, Model, Speculation, Variant, Workload
 from crossover.records import POINTS, SESSIONS, to_table
+from crossover.verdicts import judge
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
 
 LEVELS = (1, 4, 16, 64)
 COLUMN = "output_throughput_tokens_per_s"
@@ -154,6 +155,7 @@ def sessions(c: Campaign) -> pa.Table:
                 "command": ["llama-server", "--model", "models/smol lm2.gguf", "--port", "8080"],
                 "env": {"OMP_NUM_THREADS": "2"},
                 "host": "bench",
+                "boot_id": "boot",
                 "hardware": '{"cpu": "8 cores"}',
                 "started_at": 1_760_000_000.0 + 300 * s.rank,
                 "ready_after_s": 3.2,
@@ -171,128 +173,16 @@ def sessions(c: Campaign) -> pa.Table:
     )
 
 
-def verdict(
-    c: Campaign,
-    table: pa.Table,
-    variant: str,
-    workload: str,
-    *,
-    baseline: str | None = None,
-    half_width: float = 0.03,
-) -> dict[str, Any]:
-    """A verdict of the right shape: ratios of means, bounds of a fixed relative half-width."""
-    baseline = baseline or c.baseline
-    rows = [p for p in table.to_pylist() if p["workload"] == workload and p["valid"]]
-
-    def values(name: str, level: int) -> list[float]:
-        return [p[COLUMN] for p in rows if p["variant"] == name and p["concurrency"] == level]
-
-    levels = []
-    for level in c.load.concurrency:
-        mine, other = values(variant, level), values(baseline, level)
-        if not mine or not other:
-            continue
-        means = sum(mine) / len(mine), sum(other) / len(other)
-        ratio = means[0] / means[1]
-        bounds = min(len(mine), len(other)) > 1
-        lo, hi = (ratio / (1 + half_width), ratio * (1 + half_width)) if bounds else (None, None)
-        levels.append(
-            {
-                "concurrency": level,
-                "ratio": ratio,
-                "lo": lo,
-                "hi": hi,
-                "pointwise_lo": lo,
-                "pointwise_hi": hi,
-                "label": "?" if not bounds else "+" if lo > 1 else "-" if hi < 1 else "?",
-                "variant_mean": means[0],
-                "baseline_mean": means[1],
-                "variant_trials": len(mine),
-                "baseline_trials": len(other),
-            }
-        )
-    trials = len({p["trial"] for p in rows})
-    result = {
-        "variant": variant,
-        "baseline": baseline,
-        "workload": workload,
-        "metric": "output_throughput",
-        "verdict": "inconclusive",
-        "sentence": f"{variant} on {workload}: cannot tell whether it is faster than {baseline}.",
-        "reasons": {0: ["no_common_levels"], 1: ["single_repeat"]}.get(trials, []),
-        "caveats": [],
-        "levels": levels,
-        "crossings": [],
-        "indicative": None,
-        "censored": None,
-        "dropped_levels": [
-            n for n in c.load.concurrency if n not in {x["concurrency"] for x in levels}
-        ],
-        "bad_rows": [],
-        "feasible_max": max((n["concurrency"] for n in levels), default=None),
-        "paired": trials >= 3,
-        "n_trials": trials,
-        "needed": [],
-        "equivalence_margin_supported": None,
-        "parity": None,
-        "break_even": None,
-    }
-    signs = [n for n in levels if n["label"] != "?"]
-    change = next(
-        (i for i in range(1, len(signs)) if signs[i]["label"] != signs[i - 1]["label"]), 0
-    )
-    if change:
-        a, b = signs[change - 1], signs[change]
-        share = math.log(a["ratio"]) / (math.log(a["ratio"]) - math.log(b["ratio"]))
-        c_star = a["concurrency"] * (b["concurrency"] / a["concurrency"]) ** share
-        lo, hi = c_star / 1.25, c_star * 1.25
-        result |= {
-            "verdict": "crossover",
-            "sentence": (
-                f"On {workload}, {variant} is faster than {baseline} up to concurrency "
-                f"{math.floor(c_star)} [{math.floor(lo)}–{math.floor(hi)}]; beyond, slower."
-            ),
-            "crossings": [
-                {
-                    "direction": "down",
-                    "bracket": [a["concurrency"], b["concurrency"]],
-                    "c_star": c_star,
-                    "ci": [lo, hi],
-                    "hard": [a["concurrency"], b["concurrency"]],
-                    "coarse": True,
-                }
-            ],
-        }
-    return result
-
-
-def verdicts(c: Campaign, table: pa.Table, **changes: Any) -> dict[str, Any]:
-    """verdicts.json of a campaign; `changes` override keys of every verdict."""
-    return {
-        "campaign": c.name,
-        "settings": {"margin": c.analysis.margin, "confidence": c.analysis.confidence},
-        "verdicts": [
-            verdict(c, table, variant, workload, baseline=reference) | changes
-            for variant, reference in c.comparisons
-            for workload in c.workloads
-        ],
-    }
-
-
-def policy(c: Campaign, variant: str = "ngram-3", last: int = 13) -> dict[str, Any]:
-    return {
-        "workloads": {
-            w: {
-                "table": [
-                    {"from": 1, "to": last, "variant": variant},
-                    {"from": last + 1, "to": 64, "variant": c.baseline},
-                ],
-                "thresholds": [f"switch off at {last + 3}, on again at {last - 2}"],
-                "advice": f"Use {variant} up to concurrency {last}.",
-            }
-            for w in c.workloads
-        }
-    }
+def results(
+    c: Campaign, table: pa.Table | None = None, **changes: Any
+) -> tuple[pa.Table, pa.Table, dict[str, Any], dict[str, Any]]:
+    """Points, sessions, verdicts and policy as the analysis finds them; `changes` override keys
+    of every verdict."""
+    table = points(c) if table is None else table
+    of_sessions = sessions(c)
+    verdicts, policy = judge(table.to_pandas(), of_sessions.to_pandas(), c)
+    verdicts["verdicts"] = [v | changes for v in verdicts["verdicts"]]
+    return table, of_sessions, verdicts, policy
 
 
 PROVENANCE = {

@@ -1,4 +1,5 @@
 import json
+import time
 
 import httpx
 import pytest
@@ -234,12 +235,23 @@ def test_pauses_do_not_hold_the_concurrency():
 
 
 def test_a_change_of_speed_is_not_stationary():
+    """The server slows down in the middle of the window."""
+    opened_s = []
+
+    class Watching(CountingEngine):
+        def counters(self, http):
+            counters = super().counters(http)
+            if self.reads == 2:
+                opened_s.append(time.monotonic())
+            return counters
+
     def script(number, body):
-        return answer(events=8, gap_s=0.004 if number < 60 else 0.03)
+        slow = opened_s and time.monotonic() > opened_s[0] + 1
+        return answer(events=8, gap_s=0.06 if slow else 0.004)
 
     load = Load((2,), ramp_s=0, warmup=Warmup(1, 5), steady=Steady(2.0, 2, 2.0))
     with SseServer(script) as server:
-        point = measured(server, load=load).point
+        point = measured(server, load=load, engine=Watching(server)).point
     assert "not_stationary" in point["invalid_reasons"]
 
 

@@ -29,6 +29,5 @@ def test_the_code_of_every_prompt_is_python_and_holds_what_the_edit_names():
     for prompt in prompts():
         edit, code = re.fullmatch(r"(.*)\n\n```python\n(.*)\n```", prompt, re.DOTALL).groups()
         ast.parse(code)
-        change = re.match(r"(?:Rename|Change) .*?`?(\w+)`? (?:everywhere )?to `?\w+`?", edit)
-        if change:
-            assert change[1] in code
+        for name in re.findall(r"`(\w+)`", edit.split(" to ")[0]):
+            assert name in code

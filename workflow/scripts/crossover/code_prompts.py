@@ -21,71 +21,52 @@ if TYPE_CHECKING:
 COUNT = 768
 SEED = 1
 
-FUNCTIONS = (
+CODES = (
     """\
-def {verb}_{noun}s({noun}s):
-    {result} = []
-    for {noun} in {noun}s:
-        if {noun}.{field} > {factor}:
-            {result}.append({noun}.{field})
-    return {result}""",
+def test_{noun}():
+    {noun} = {verb}_{noun}()
+    assert {noun}.{first} == {number}
+    assert {noun}.{second} == {another}
+    assert {noun}.{third} == {last}""",
     """\
-def {verb}_{noun}({noun}, {limit}):
-    {result} = {noun}.{field} + {factor}
-    while {result} > {limit}:
-        {result} = {result} - {limit}
-    return {result}""",
-    """\
-def {verb}_{field}s({noun}s):
-    {result} = {{}}
-    for {noun} in {noun}s:
-        key = {noun}.{field} // {factor}
-        {result}[key] = {noun}
-    return {result}""",
-    """\
-def {verb}_{noun}_lines(lines):
-    {result} = []
-    for line in lines:
-        {field} = int(line.strip())
-        {result}.append({field} + {factor})
-    return {result}""",
-    """\
-def {verb}_{field}({noun}s, {limit}):
-    {result} = 0
-    for {noun} in {noun}s:
-        {result} += {noun}.{field} * {factor}
-        if {result} > {limit}:
-            break
-    return {result}""",
+def test_{verb}_{noun}():
+    {noun} = {verb}_{noun}({number})
+    assert {noun}.{first} == {number}
+    assert {noun}.{second} > {another}
+    assert {noun}.{third} < {last}""",
     """\
 class {Noun}:
-    def __init__(self, {field}):
-        self.{field} = {field}
-
-    def {verb}(self, {limit}):
-        {result} = self.{field} * {factor}
-        return min({result}, {limit})""",
+    def __init__(self, {first}, {second}, {third}):
+        self.{first} = {first}
+        self.{second} = {second}
+        self.{third} = {third}""",
     """\
-def {verb}_{noun}_{field}({noun}, {limit}):
-    {result} = float({noun}["{field}"])
-    if {result} > {limit}:
-        {result} = {limit} - {factor}
-    return {result}""",
+class {Noun}:
+    def {verb}(self, {first}, {second}, {third}):
+        self.{first} += {first}
+        self.{second} -= {second}
+        self.{third} *= {third}""",
+    """\
+def {verb}_{noun}({noun}, other):
+    {noun}.{first} = other.{first}
+    {noun}.{second} = other.{second}
+    {noun}.{third} = other.{third}
+    return {noun}""",
 )
-"""Functions of about 50 tokens."""
+"""Pieces of about 50 tokens."""
 
 EDITS = (
-    "Rename the variable `{result}` to `{new}`.",
-    "Rename `{field}` to `{new}` everywhere.",
-    "Add a one-line comment above the last `return`.",
-    "Change the number {factor} to {other}.",
-    "Add a line that prints `{result}` before the last `return`.",
-    "Add type hints.",
+    "Rename `{first}` to `{new}`.",
+    "Rename `{second}` to `{new}`.",
+    "Rename `{third}` to `{new}`.",
+    "Remove the line with `{second}`.",
+    "Add a comment above the line with `{third}`.",
+    "Add a one-line docstring.",
 )
 
 VERBS = (
-    *("adjust", "check", "collect", "count", "estimate", "filter", "find", "measure"),
-    *("pick", "reduce", "scale", "select", "shift", "sum", "trim", "update"),
+    *("build", "change", "create", "find", "load", "make", "merge", "open"),
+    *("prepare", "read", "refresh", "renew", "select", "take", "update", "use"),
 )
 NOUNS = (
     *("account", "book", "cell", "device", "engine", "event", "order", "parcel"),
@@ -95,15 +76,13 @@ FIELDS = (
     *("age", "cost", "depth", "height", "length", "level", "load", "mass"),
     *("pages", "price", "rank", "score", "speed", "voltage", "weight", "width"),
 )
-RESULTS = ("kept", "output", "part", "result", "selected", "total", "value", "work")
-LIMITS = ("bound", "ceiling", "cutoff", "limit", "maximum", "threshold")
 NEW_NAMES = (
     *("answer", "amount", "chosen", "current", "figure", "found", "measure", "quantity"),
     *("reading", "remaining", "sample", "state"),
 )
 
 TEMPLATE = """\
-{edit} Answer with the code only.
+{edit} Keep the rest of the code as it is and answer with the whole code only.
 
 ```python
 {code}
@@ -111,34 +90,36 @@ TEMPLATE = """\
 
 
 def prompts(count: int = COUNT, seed: int = SEED) -> Iterator[str]:
-    """`count` distinct prompts, the kinds of function and edit evenly mixed."""
+    """`count` distinct prompts, the kinds of code and edit evenly mixed."""
     draw = random.Random(seed)
-    kinds = list(itertools.product(FUNCTIONS, EDITS))
+    kinds = list(itertools.product(CODES, EDITS))
     seen: set[str] = set()
     while len(seen) < count:
         draw.shuffle(kinds)
-        for function, edit in kinds:
-            prompt = _prompt(function, edit, draw)
+        for code, edit in kinds:
+            prompt = _prompt(code, edit, draw)
             if prompt not in seen and len(seen) < count:
                 seen.add(prompt)
                 yield prompt
 
 
-def _prompt(function: str, edit: str, draw: random.Random) -> str:
+def _prompt(code: str, edit: str, draw: random.Random) -> str:
     noun = draw.choice(NOUNS)
-    factor, other = draw.sample(range(2, 100), 2)
+    first, second, third = draw.sample(FIELDS, 3)
+    number, another, last = draw.sample(range(10, 500), 3)
     names = {
         "verb": draw.choice(VERBS),
         "noun": noun,
         "Noun": noun.capitalize(),
-        "field": draw.choice(FIELDS),
-        "result": draw.choice(RESULTS),
-        "limit": draw.choice(LIMITS),
-        "factor": factor,
-        "other": other,
+        "first": first,
+        "second": second,
+        "third": third,
+        "number": number,
+        "another": another,
+        "last": last,
         "new": draw.choice(NEW_NAMES),
     }
-    return TEMPLATE.format(edit=edit.format(**names), code=function.format(**names))
+    return TEMPLATE.format(edit=edit.format(**names), code=code.format(**names))
 
 
 def jsonl(count: int = COUNT, seed: int = SEED) -> str:

@@ -19,14 +19,16 @@ _PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
 
 
 def flags(args: Mapping[str, Any]) -> list[str]:
-    """The engine's own flags, in the order given and with their names unchanged.
+    """The engine's own flags with their names unchanged, in alphabetical order.
+
+    So that two files which differ in the order of keys give the same command, and no new results.
 
     `ctx-size` becomes `--ctx-size`, and an underscore is not a dash; a key that begins with `-`
     is kept. True gives a bare flag, False and None give none, a list gives the flag followed by
     its items, a mapping gives JSON; anything else is written as Python writes it.
     """
     command: list[str] = []
-    for key, value in args.items():
+    for key, value in sorted(args.items()):
         if value is None or value is False:
             continue
         command.append(key if key.startswith("-") else f"--{key}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossover.engines import prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
@@ -21,7 +21,7 @@ from crossover.errors import CampaignError, EngineError
 if TYPE_CHECKING:
     import httpx
 
-    from crossover.campaign import Campaign, Model, Variant
+    from crossover.campaign import Campaign, Model, Variant, Workload
 
 
 class Simulated(Engine):
@@ -38,6 +38,10 @@ class Simulated(Engine):
         settings(variant)
         server = ["{python}", "{engines}/simulated_server.py"]
         return [*server, "--port", "{port}", "--model", "{model_name}", *flags(variant.args)]
+
+    def request_fields(self, workload: Workload) -> dict[str, Any]:
+        """Usage in every chunk, so that the tokens of a cancelled request are known too."""
+        return {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 
     def describe(self, http: httpx.Client) -> Description:
         """Its settings, as /server_info gives them.

@@ -1,5 +1,20 @@
 """What limits the results, in words."""
 
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crossover.report.wording import Row, comparison_name, listed, session_name, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from crossover.campaign import Campaign
+    from crossover.report.levels import Level
+
+
 @dataclass(frozen=True)
 class Caution:
     """What limits the results: a heading and one line an item."""
@@ -9,17 +24,18 @@ class Caution:
     serious: bool = False
 
 
-def _warnings(
+def find(
     campaign: Campaign,
     points: Sequence[Row],
     sessions: Sequence[Row],
-    levels: Mapping[Any, Level],
+    levels: Sequence[Level],
     judged: Sequence[Row],
 ) -> list[Caution]:
+    """The cautions that there are; an empty list means none of them applies."""
     found = [
         Caution("Not measured", _not_measured(campaign, points), serious=True),
         Caution("Limits of the verdicts", _limits(campaign, judged)),
-        Caution("Levels that carry no verdict", _invalid(levels), serious=True),
+        Caution("Invalid points, left out of the verdicts", _invalid(levels), serious=True),
         Caution("Failed requests", _failed(levels)),
         Caution("Too few trials", _few_trials(campaign, judged)),
         Caution("Remarks on points", _grouped(points, lambda p: p["warnings"] or ())),
@@ -61,7 +77,7 @@ def _where(trials_at: Mapping[int, Sequence[int]]) -> str:
 def _limits(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
     items = []
     for verdict in judged:
-        where = f"{_name(verdict, campaign)}, {verdict['workload']}: "
+        where = f"{comparison_name(verdict, campaign)}, {verdict['workload']}: "
         items += [where + caveat["text"] for caveat in verdict["caveats"]]
         for arm, feasible in verdict["feasible_max"].items():
             if feasible is not None and feasible < max(campaign.load.concurrency):
@@ -85,16 +101,16 @@ def _grouped(points: Sequence[Row], texts: Callable[[Row], Iterable[str]]) -> li
     ]
 
 
-def _invalid(levels: Mapping[Any, Level]) -> list[str]:
+def _invalid(levels: Sequence[Level]) -> list[str]:
     return _grouped(
-        [p for level in levels.values() for p in level.invalid],
+        [p for level in levels for p in level.invalid],
         lambda p: p["invalid_reasons"] or ("no reason was recorded",),
     )
 
 
-def _failed(levels: Mapping[Any, Level]) -> list[str]:
+def _failed(levels: Sequence[Level]) -> list[str]:
     totals: dict[tuple[str, str], list[int]] = {}
-    for level in levels.values():
+    for level in levels:
         failed, sent = level.total("failed"), level.total("requests")
         if failed:
             sums = totals.setdefault((level.variant, level.workload), [0, 0])
@@ -109,7 +125,7 @@ def _failed(levels: Mapping[Any, Level]) -> list[str]:
 
 def _few_trials(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
     return [
-        f"{_name(v, campaign)}, {v['workload']}: one trial gives no interval, so there is no "
+        f"{comparison_name(v, campaign)}, {v['workload']}: one trial gives no interval, so there is no "
         "verdict; set load.trials to 3 or more"
         for v in judged
         if v["n_trials"] == 1
@@ -123,11 +139,11 @@ def _session_problems(sessions: Sequence[Row]) -> list[str]:
         if s["engine"] and s["engine_version"]:
             versions[s["engine"]].add(s["engine_version"])
         if s["killed"]:
-            items.append(f"{_session_name(s)}: the server did not end when asked and was killed")
+            items.append(f"{session_name(s)}: the server did not end when asked and was killed")
         if s["processes_left"]:
-            items.append(f"{_session_name(s)}: processes {listed(s['processes_left'])} outlived it")
+            items.append(f"{session_name(s)}: processes {listed(s['processes_left'])} outlived it")
         if s["port_closed"] is False:
-            items.append(f"{_session_name(s)}: its port was still open after the stop")
+            items.append(f"{session_name(s)}: its port was still open after the stop")
     items += [
         f"{engine} ran in several versions: {listed(sorted(found))}"
         for engine, found in sorted(versions.items())
@@ -137,5 +153,3 @@ def _session_problems(sessions: Sequence[Row]) -> list[str]:
     if len(hosts) > 1:
         items.append(f"sessions ran on several hosts: {listed(hosts)}")
     return items
-
-

@@ -14,7 +14,7 @@ import vl_convert
 from crossover.report import theme
 
 if TYPE_CHECKING:
-    from crossover.report.view import Figure
+    from crossover.report.figures import Figure
 
 Looks = Mapping[str, theme.Look]
 
@@ -34,13 +34,28 @@ def draw(figure: Figure, looks: Looks) -> dict[str, Any] | None:
         height=HEIGHTS[figure.kind],
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
     ).to_dict()
-    spec["config"] = theme.CHART_CONFIG
-    return spec
+    return {**_with_shared_data(spec), "config": theme.CHART_CONFIG}
 
 
 def static_svg(spec: Mapping[str, Any], width: int) -> str:
     """The chart as an SVG of this width in pixels; its colours are the page's CSS variables."""
     return vl_convert.vegalite_to_svg({**spec, "width": width})
+
+
+def _with_shared_data(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with each set of rows once, under `datasets`, instead of once a layer."""
+    datasets: dict[str, list[dict[str, Any]]] = {}
+
+    def named(part: Mapping[str, Any]) -> dict[str, Any]:
+        if "data" not in part:  # drawn from the data of the whole chart
+            return dict(part)
+        rows = part["data"]["values"]
+        name = next((n for n, known in datasets.items() if known == rows), f"rows{len(datasets)}")
+        datasets[name] = rows
+        return {**part, "data": {"name": name}}
+
+    layers = [named(layer) for layer in spec["layer"]]
+    return {**named(spec), "layer": layers, "datasets": datasets}
 
 
 # ------------------------------------------------------------------ axes and looks
@@ -76,16 +91,17 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _look(figure: Figure, looks: Looks, *channels: str) -> dict[str, Any]:
-    """The channels that tell series apart; the page's own legend explains them."""
-    domain = [name for _, name in figure.series]
-    mine = [looks[variant] for variant, _ in figure.series]
+    """The channels that tell variants apart; the page's own legend explains them."""
+    mine = [looks[variant] for variant in figure.variants]
     ranges = {
         "color": (alt.Color, [look.colour for look in mine]),
         "shape": (alt.Shape, [look.shape for look in mine]),
         "strokeDash": (alt.StrokeDash, [list(look.dash) for look in mine]),
     }
     return {
-        name: channel("series:N", scale=alt.Scale(domain=domain, range=values), legend=None)
+        name: channel(
+            "variant:N", scale=alt.Scale(domain=figure.variants, range=values), legend=None
+        )
         for name, (channel, values) in ranges.items()
         if name in channels
     }
@@ -93,7 +109,7 @@ def _look(figure: Figure, looks: Looks, *channels: str) -> dict[str, Any]:
 
 def _tooltip(value: str, *more: alt.Tooltip) -> list[alt.Tooltip]:
     return [
-        alt.Tooltip("series:N", title="variant"),
+        alt.Tooltip("variant:N"),
         alt.Tooltip("concurrency:Q", title="concurrency"),
         *more,
         alt.Tooltip("said:N", title=value),
@@ -186,11 +202,11 @@ def _crossings(figure: Figure, looks: Looks) -> list[alt.Chart]:
             "lo": min(max(crossing["lo"] or low, low), high),
             "hi": min(max(crossing["hi"] or high, low), high),
             "c_star": crossing["c_star"],
-            "series": crossing["variant"],
+            "variant": crossing["variant"],
             "said": crossing["said"],
         }
         tooltip = [
-            alt.Tooltip("series:N", title="variant"),
+            alt.Tooltip("variant:N"),
             alt.Tooltip("said:N", title="crosses at"),
         ]
         if crossing["lo"] is not None or crossing["hi"] is not None:
@@ -234,10 +250,10 @@ def _curve(figure: Figure, looks: Looks) -> list[alt.Chart]:
             base.mark_text(
                 dx=dx, dy=dy, align="left" if dx > 0 else "right", fontSize=11, color=colour
             )
-            .transform_filter(alt.FieldEqualPredicate(field="series", equal=name))
+            .transform_filter(alt.FieldEqualPredicate(field="variant", equal=variant))
             .encode(x=x, y=y, text=alt.Text("concurrency:Q"))
-            for (variant, name), (dx, dy) in zip(
-                figure.series, itertools.cycle([(7, -7), (-7, 8)]), strict=False
+            for variant, (dx, dy) in zip(
+                figure.variants, itertools.cycle([(7, -7), (-7, 8)]), strict=False
             )
             for colour in [looks[variant].colour]
         ),

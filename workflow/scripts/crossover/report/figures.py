@@ -1,10 +1,35 @@
 """What each figure shows: its rows, its caption, and its finding as alt text; no drawing."""
 
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crossover.report.wording import (
+    LABELS,
+    Row,
+    crossing_words,
+    level_ratio,
+    milliseconds,
+    number,
+    ratio,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from crossover.campaign import Campaign
+    from crossover.report.levels import Level
+
+THROUGHPUT = "output_throughput_tokens_per_s"
+
+
 @dataclass(frozen=True)
 class Figure:
     """One chart: what is drawn (`kind` picks the drawing) and the finding as its alt text.
 
-    Every row has `variant` (whose look it has), `series` (its name) and `concurrency`.
+    Every row has `variant` and `concurrency`, and `said`: its value as a tooltip words it.
     """
 
     kind: str
@@ -12,7 +37,7 @@ class Figure:
     title: str
     note: str
     finding: str
-    series: list[tuple[str, str]]
+    variants: list[str]
     levels: list[int]
     means: list[dict[str, Any]] = field(default_factory=list)
     trials: list[dict[str, Any]] = field(default_factory=list)
@@ -21,58 +46,49 @@ class Figure:
     unit: str = ""
 
 
-def _series(levels: Iterable[Level]) -> list[tuple[str, str]]:
-    return [(v, v) for v in dict.fromkeys(level.variant for level in levels)]
-
-
 def _figure(kind: str, workload: str, levels: Sequence[Level], **rest: Any) -> Figure:
     rest.setdefault("slug", f"{kind}-{workload}")
-    rest.setdefault("series", _series(levels))
+    rest.setdefault("variants", list(dict.fromkeys(n.variant for n in levels)))
     return Figure(kind=kind, levels=sorted({n.concurrency for n in levels}), **rest)
 
 
-def _speedup(
+def speedup(
     workload: str,
     reference: str,
     judged: Sequence[Row],
     levels: Sequence[Level],
-    verdicts: Row,
     campaign: Campaign,
 ) -> Figure:
-    settings = _settings(verdicts, campaign)
-    margin, confidence = settings["margin"], settings["confidence"]
+    """Throughput ratios of all variants that were judged against `reference`."""
     means = [
         {
             "variant": v["variant"],
-            "series": v["variant"],
             "concurrency": n["concurrency"],
             "ratio": n["ratio"],
-            "lo": n.get("lo"),
-            "hi": n.get("hi"),
-            "said": ratio(n["ratio"], n.get("lo"), n.get("hi")),
-            "label": LABELS.get(n["label"], n["label"]),
+            "lo": n["lo"],
+            "hi": n["hi"],
+            "said": f"{ratio(n['ratio'], n['lo'], n['hi'])}, {LABELS[n['label']]}",
         }
         for v in judged
-        for n in v.get("levels") or []
-        if n.get("ratio") is not None
+        for n in v["levels"]
     ]
     crossings = [
         {
             "variant": v["variant"],
-            "c_star": crossing.get("c_star"),
-            "lo": (crossing.get("ci") or [None, None])[0],
-            "hi": (crossing.get("ci") or [None, None])[1],
-            "said": _crossing_words(crossing, confidence),
+            "c_star": crossing["c_star"],
+            "lo": crossing["ci"][0],
+            "hi": crossing["ci"][1],
+            "said": crossing_words(crossing, campaign),
         }
         for v in judged
-        for crossing in v.get("crossings") or []
+        for crossing in v["crossings"]
     ]
-    sentences = [v.get("sentence") or _name(v, campaign) for v in judged]
     extremes = [
-        f"{v['variant']}: largest ratio {_ratio_words(max(known, key=lambda n: n['ratio']))}, "
-        f"smallest {_ratio_words(min(known, key=lambda n: n['ratio']))}."
+        f"{v['variant']}: largest ratio {level_ratio(max(v['levels'], key=by_ratio))}, "
+        f"smallest {level_ratio(min(v['levels'], key=by_ratio))}."
+        for by_ratio in [lambda n: n["ratio"]]
         for v in judged
-        if (known := [n for n in v.get("levels") or [] if n.get("ratio") is not None])
+        if v["levels"]
     ]
     variants = list(dict.fromkeys(v["variant"] for v in judged))
     trials = _trial_ratios(variants, reference, levels)
@@ -82,24 +98,26 @@ def _speedup(
         levels,
         slug=f"speedup-{workload}" + ("" if reference == campaign.baseline else f"-{reference}"),
         title=f"Speed-up over {reference}",
-        note=" ".join(_speedup_note(reference, margin, confidence, means, trials, crossings)),
-        finding=" ".join([*sentences, *extremes]) if means else "No level can be compared.",
-        series=[(name, name) for name in variants],
+        note=" ".join(_speedup_note(reference, means, trials, crossings, campaign)),
+        finding=" ".join([*(v["sentence"] for v in judged), *extremes])
+        if means
+        else "No level can be compared.",
+        variants=variants,
         means=means,
         trials=trials,
         crossings=crossings,
-        margin=margin,
+        margin=campaign.analysis.margin,
     )
 
 
 def _speedup_note(
     reference: str,
-    margin: float,
-    confidence: float,
     means: Sequence[Row],
     trials: Sequence[Row],
     crossings: Sequence[Row],
+    campaign: Campaign,
 ) -> Iterable[str]:
+    analysis = campaign.analysis
     yield (
         f"Output throughput relative to {reference} at the same concurrency: above 1, the variant "
         "is faster. Large symbols are the estimates, small ones beside them single trials."
@@ -107,10 +125,16 @@ def _speedup_note(
     if not all(t["valid"] for t in trials):
         yield "Hollow symbols are invalid and left out."
     if any(m["lo"] is not None for m in means):
-        yield f"The tinted band holds for all levels at once with {confidence * 100:g} % confidence."
+        yield (
+            f"Each edge of a tinted band holds at all levels at once with "
+            f"{analysis.confidence * 100:g} % confidence."
+        )
     else:
         yield "There is no band: the data give no interval."
-    yield f"The grey strip is the margin of ±{margin * 100:g} %, within which a difference counts as none."
+    yield (
+        f"The grey strip is the margin of ±{analysis.margin * 100:g} %, within which a difference "
+        "counts as none."
+    )
     if crossings:
         yield "A dotted rule is an estimated crossing, the shaded column its interval."
     if len({m["concurrency"] for m in means}) > 1:
@@ -121,21 +145,19 @@ def _trial_ratios(
     variants: Iterable[str], reference: str, levels: Sequence[Level]
 ) -> list[dict[str, Any]]:
     """Throughput ratio of every trial in which both sides gave tokens, valid or not."""
-    column = "output_throughput_tokens_per_s"
     points = {
         (p["variant"], p["concurrency"], p["trial"]): p
         for level in levels
         for p in (*level.valid, *level.invalid)
-        if p[column]
+        if p[THROUGHPUT]
     }
     return [
         {
             "variant": variant,
-            "series": variant,
             "concurrency": concurrency,
             "trial": trial,
-            "ratio": p[column] / other[column],
-            "said": ratio(p[column] / other[column]),
+            "ratio": p[THROUGHPUT] / other[THROUGHPUT],
+            "said": ratio(p[THROUGHPUT] / other[THROUGHPUT]),
             "valid": bool(p["valid"] and other["valid"]),
         }
         for (variant, concurrency, trial), p in points.items()
@@ -143,32 +165,30 @@ def _trial_ratios(
     ]
 
 
-def _throughput(workload: str, levels: Sequence[Level]) -> Figure:
-    column = "output_throughput_tokens_per_s"
+def throughput(workload: str, levels: Sequence[Level]) -> Figure:
+    """Tokens/s of the server, means and trials."""
     means = [
         {
             "variant": n.variant,
-            "series": n.variant,
             "concurrency": n.concurrency,
-            "value": n.mean(column),
-            "said": f"{number(n.mean(column))} tokens/s",
+            "value": n.mean(THROUGHPUT),
+            "said": f"{number(n.mean(THROUGHPUT))} tokens/s",
         }
         for n in levels
-        if n.mean(column) is not None
+        if n.mean(THROUGHPUT) is not None
     ]
     trials = [
         {
             "variant": n.variant,
-            "series": n.variant,
             "concurrency": n.concurrency,
             "trial": p["trial"],
-            "value": p[column],
-            "said": f"{number(p[column])} tokens/s",
+            "value": p[THROUGHPUT],
+            "said": f"{number(p[THROUGHPUT])} tokens/s",
             "valid": bool(p["valid"]),
         }
         for n in levels
         for p in (*n.valid, *n.invalid)
-        if p[column] is not None
+        if p[THROUGHPUT] is not None
     ]
     return _figure(
         "throughput",
@@ -188,11 +208,11 @@ def _throughput(workload: str, levels: Sequence[Level]) -> Figure:
     )
 
 
-def _curve(workload: str, levels: Sequence[Level]) -> Figure:
+def curve(workload: str, levels: Sequence[Level]) -> Figure:
+    """Decode rate of one request against throughput of all."""
     means = [
         {
             "variant": n.variant,
-            "series": n.variant,
             "concurrency": n.concurrency,
             "rate": rate,
             "value": total,
@@ -200,7 +220,7 @@ def _curve(workload: str, levels: Sequence[Level]) -> Figure:
         }
         for n in levels
         if (rate := n.mean("decode_rate_tokens_per_s")) is not None
-        and (total := n.mean("output_throughput_tokens_per_s")) is not None
+        and (total := n.mean(THROUGHPUT)) is not None
     ]
     return _figure(
         "curve",
@@ -222,17 +242,17 @@ def _highest(rows: Sequence[Row], key: str, say: Callable[[Row], str]) -> str:
     """`Highest: a 12 …; b 9 …` – each series' greatest value."""
     best: dict[str, Row] = {}
     for row in rows:
-        if row["series"] not in best or row[key] > best[row["series"]][key]:
-            best[row["series"]] = row
+        if row["variant"] not in best or row[key] > best[row["variant"]][key]:
+            best[row["variant"]] = row
     said = "; ".join(f"{name} {say(row)}" for name, row in best.items())
     return f"Highest: {said}." if said else "No level has a value."
 
 
-def _latency(workload: str, levels: Sequence[Level], what: str, title: str) -> Figure:
+def latency(workload: str, levels: Sequence[Level], what: str, title: str) -> Figure:
+    """p50 and p99 of `ttft_s` or `tpot_s`."""
     means = [
         {
             "variant": n.variant,
-            "series": n.variant,
             "concurrency": n.concurrency,
             "p50": p50 * 1000,
             "p99": None if n.mean(f"{what}_p99") is None else n.mean(f"{what}_p99") * 1000,
@@ -243,7 +263,7 @@ def _latency(workload: str, levels: Sequence[Level], what: str, title: str) -> F
     ]
     ends: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(means, key=lambda r: r["concurrency"]):
-        ends[row["series"]].append(row)
+        ends[row["variant"]].append(row)
     said = "; ".join(
         f"{name} {number(rows[0]['p50'])} ms at concurrency {rows[0]['concurrency']}"
         + (f", {number(rows[-1]['p50'])} ms at {rows[-1]['concurrency']}" if len(rows) > 1 else "")
@@ -264,11 +284,11 @@ def _latency(workload: str, levels: Sequence[Level], what: str, title: str) -> F
     )
 
 
-def _acceptance(workload: str, levels: Sequence[Level]) -> Figure:
+def acceptance(workload: str, levels: Sequence[Level]) -> Figure:
+    """Acceptance length, of the variants whose engine tells."""
     means = [
         {
             "variant": n.variant,
-            "series": n.variant,
             "concurrency": n.concurrency,
             "value": value,
             "said": f"{value:.2f} tokens a verification",
@@ -285,8 +305,6 @@ def _acceptance(workload: str, levels: Sequence[Level]) -> Figure:
         finding=_highest(
             means, "value", lambda r: f"{r['said']} at concurrency {r['concurrency']}"
         ),
-        series=[(s, s) for s in dict.fromkeys(r["series"] for r in means)],
+        variants=list(dict.fromkeys(r["variant"] for r in means)),
         means=means,
     )
-
-

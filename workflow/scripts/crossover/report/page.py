@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from crossover.campaign import Campaign
+    from crossover.report.figures import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
 WIDE, NARROW = 860, 420
@@ -62,8 +63,8 @@ def render(
         provenance=provenance,
         generated_at=generated_at,
     )
-    seen = [name for w in contents.workloads for f in w.figures for name, _ in f.series]
-    variants = dict.fromkeys([*campaign.variants, *seen])
+    drawn = [name for w in contents.workloads for figure in w.figures for name in figure.variants]
+    variants = dict.fromkeys([*campaign.variants, *drawn])
     looks = theme.looks(variants, campaign.baseline)
     runtime, behaviour = _runtime(), (TEMPLATES / "page.js").read_text()
     return (
@@ -85,7 +86,7 @@ def render(
     )
 
 
-def _drawing(figure: view.Figure, looks: charts.Looks) -> dict[str, Any] | None:
+def _drawing(figure: Figure, looks: charts.Looks) -> dict[str, Any] | None:
     spec = charts.draw(figure, looks)
     if spec is None:
         return None

@@ -6,29 +6,39 @@ so they cannot disagree. Missing is None here and "–" on the page, never 0.
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
-import json
 import math
-import re
-import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from crossover import records
+from crossover.report import appendix, cautions, figures
+from crossover.report.levels import Level, levels_of, ordered, rows_of
+from crossover.report.wording import (
+    BADGES,
+    LABELS,
+    MISSING,
+    Row,
+    counted,
+    crossing_words,
+    engine_name,
+    level_ratio,
+    listed,
+    milliseconds,
+    moment,
+    number,
+    ratio,
+    words,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     import pandas as pd
+    import pyarrow as pa
 
     from crossover.campaign import Campaign
 
-Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Card:
@@ -59,18 +69,9 @@ class WorkloadView:
 
     name: str
     description: str
-    figures: list[Figure]
+    figures: list[figures.Figure]
     policy: dict[str, Any] | None
     table: Table
-
-
-@dataclass(frozen=True)
-class Download:
-    """A file inside the page."""
-
-    name: str
-    label: str
-    uri: str
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ class View:
     rehearsal: bool
     cards: list[Card]
     no_cards: str
-    warnings: list[Caution]
+    warnings: list[cautions.Caution]
     workloads: list[WorkloadView]
     failures: Table | None
     sessions: Table
     session_details: list[tuple[str, list[tuple[str, str]]]]
     method: list[str]
     provenance: list[tuple[str, Any]]
-    downloads: list[Download]
+    downloads: list[appendix.Download]
     files: list[tuple[str, str]]
     generated_at: str
 
@@ -105,13 +106,13 @@ def prepare(
     generated_at: str,
 ) -> View:
     """Turn the results into the page's contents; arguments as for `page.render`."""
-    point_rows = _rows(points, records.POINTS)
+    point_rows = rows_of(points, records.POINTS)
     session_rows = sorted(
-        _rows(sessions, records.SESSIONS),
+        rows_of(sessions, records.SESSIONS),
         key=lambda s: (s["started_at"] is None, s["started_at"] or 0, s["session_id"] or ""),
     )
-    levels = _levels(point_rows, campaign)
-    judged = list(verdicts.get("verdicts") or [])
+    levels = levels_of(point_rows, campaign)
+    judged = verdicts["verdicts"]
     engines = {v.engine for v in campaign.variants.values()} | {s["engine"] for s in session_rows}
     return View(
         title=campaign.name,
@@ -119,17 +120,17 @@ def prepare(
         rehearsal="simulated" in engines,
         cards=[_card(v, campaign) for v in judged],
         no_cards=_why_no_verdict(campaign, point_rows),
-        warnings=_warnings(campaign, point_rows, session_rows, levels, judged),
+        warnings=cautions.find(campaign, point_rows, session_rows, levels, judged),
         workloads=[
-            _workload(name, campaign, levels, judged, verdicts, policy)
-            for name in _ordered(campaign.workloads, (p["workload"] for p in point_rows))
+            _workload(name, campaign, levels, judged, policy)
+            for name in ordered(campaign.workloads, (p["workload"] for p in point_rows))
         ],
         failures=_failures(point_rows),
         sessions=_session_table(session_rows, point_rows),
-        session_details=_session_details(session_rows),
-        method=_method(campaign, verdicts),
-        provenance=_provenance(provenance),
-        downloads=_downloads(point_rows, verdicts, policy, provenance, campaign),
+        session_details=appendix.session_details(session_rows),
+        method=appendix.method(campaign),
+        provenance=appendix.provenance_items(provenance),
+        downloads=appendix.downloads(point_rows, verdicts, policy, provenance, campaign),
         files=[
             (f"results/{campaign.name}/points.parquet", "one row a point, units in the names"),
             (f"results/{campaign.name}/requests.parquet", "one row a request"),
@@ -139,12 +140,6 @@ def prepare(
         ],
         generated_at=generated_at,
     )
-
-
-# ------------------------------------------------------------------ numbers and words
-
-
-# ------------------------------------------------------------------ reading
 
 
 # ------------------------------------------------------------------ header and verdicts
@@ -162,7 +157,7 @@ def _headline(
     trials = len({p["trial"] for p in points})
     return [
         ("Model", campaign.model.name),
-        ("Engine", listed(sorted(" ".join(filter(None, e)) for e in engines))),
+        ("Engine", listed(sorted(engine_name(*e) for e in engines))),
         ("Baseline", campaign.baseline),
         ("Measured", measured),
         (
@@ -180,7 +175,7 @@ def _card(verdict: Row, campaign: Campaign) -> Card:
         workload=verdict["workload"],
         badge=badge,
         kind=kind,
-        sentence=verdict["sentence"],
+        sentence=verdict["sentence"].replace(" %", "\N{NO-BREAK SPACE}%"),
         facts=list(_card_facts(verdict, campaign)),
     )
 
@@ -188,7 +183,7 @@ def _card(verdict: Row, campaign: Campaign) -> Card:
 def _card_facts(verdict: Row, campaign: Campaign) -> Iterable[tuple[str, str]]:
     levels = verdict["levels"]
     for crossing in verdict["crossings"]:
-        yield "Crosses at", _crossing_words(crossing, campaign)
+        yield "Crosses at", crossing_words(crossing, campaign)
     if censored := verdict["censored"]:
         yield "No crossing", f"if there is one, it is {censored['side']} {censored['bound']}"
     for sign in ("+", "-", "?"):
@@ -198,13 +193,15 @@ def _card_facts(verdict: Row, campaign: Campaign) -> Iterable[tuple[str, str]]:
         best = max(levels, key=lambda n: n["ratio"])
         worst = min(levels, key=lambda n: n["ratio"])
         if best is worst:
-            yield "Ratio", _ratio_words(best)
+            yield "Ratio", level_ratio(best)
         else:
-            yield "Largest ratio", _ratio_words(best)
-            yield "Smallest ratio", _ratio_words(worst)
-    how = "compared within trials" if verdict["paired"] else "not paired"
-    yield "Trials", f"{verdict['n_trials']}, {how}" if verdict["n_trials"] > 1 else "1"
-    if (supported := verdict["equivalence_margin_supported"]) is not None:
+            yield "Largest ratio", level_ratio(best)
+            yield "Smallest ratio", level_ratio(worst)
+    if trials := verdict["n_trials"]:
+        how = "compared within trials" if verdict["paired"] else "not paired"
+        yield "Trials", f"{trials}, {how}" if trials > 1 else "1"
+    supported = verdict["equivalence_margin_supported"]
+    if supported is not None and verdict["verdict"] in ("equivalent", "inconclusive"):
         yield "Ruled out", f"a difference beyond ±{supported * 100:.1f} % at any level"
     if indicative := verdict["indicative"]:
         pairs = zip((n["concurrency"] for n in levels), indicative["labels"], strict=True)
@@ -218,7 +215,11 @@ def _card_facts(verdict: Row, campaign: Campaign) -> Iterable[tuple[str, str]]:
             "To resolve",
             "; ".join(
                 f"concurrency {n['concurrency']}: "
-                + ("too small a difference" if n["trials"] is None else f"about {n['trials']} trials")
+                + (
+                    "too small a difference"
+                    if n["trials"] is None
+                    else f"about {n['trials']} trials"
+                )
                 for n in needed
             ),
         )
@@ -239,38 +240,36 @@ def _why_no_verdict(campaign: Campaign, points: Sequence[Row]) -> str:
     return "The results hold no verdict."
 
 
-# ------------------------------------------------------------------ warnings
-
-
 # ------------------------------------------------------------------ a workload
 
 
 def _workload(
     name: str,
     campaign: Campaign,
-    levels: Mapping[Any, Level],
+    levels: Sequence[Level],
     judged: Sequence[Row],
-    verdicts: Row,
     policy: Row,
 ) -> WorkloadView:
-    mine = [level for level in levels.values() if level.workload == name]
+    mine = [level for level in levels if level.workload == name]
     judged = [v for v in judged if v["workload"] == name]
-    figures = []
-    for reference in dict.fromkeys(v["baseline"] for v in judged):
-        against = [v for v in judged if v["baseline"] == reference]
-        figures.append(_speedup(name, reference, against, mine, verdicts, campaign))
-    figures += [
-        _throughput(name, mine),
-        _curve(name, mine),
-        _latency(name, mine, "ttft_s", "Time to first token"),
-        _latency(name, mine, "tpot_s", "Time per output token after the first"),
+    drawn = [
+        figures.speedup(
+            name, reference, [v for v in judged if v["baseline"] == reference], mine, campaign
+        )
+        for reference in dict.fromkeys(v["baseline"] for v in judged)
+    ]
+    drawn += [
+        figures.throughput(name, mine),
+        figures.curve(name, mine),
+        figures.latency(name, mine, "ttft_s", "Time to first token"),
+        figures.latency(name, mine, "tpot_s", "Time per output token after the first"),
     ]
     if any(level.mean("acceptance_length") is not None for level in mine):
-        figures.append(_acceptance(name, mine))
+        drawn.append(figures.acceptance(name, mine))
     return WorkloadView(
         name=name,
         description=_workload_description(name, campaign),
-        figures=figures,
+        figures=drawn,
         policy=_policy(policy, name),
         table=_table(name, mine, judged, campaign),
     )
@@ -289,7 +288,7 @@ def _workload_description(name: str, campaign: Campaign) -> str:
 
 def _policy(policy: Row, workload: str) -> dict[str, Any] | None:
     """Rows `variant`, `range`, and `weight`: the width on a log scale, for the strip."""
-    found = next((w for w in policy.get("workloads") or [] if w["workload"] == workload), None)
+    found = next((w for w in policy["workloads"] if w["workload"] == workload), None)
     if not found or not found["runs"]:
         return None
     rows = []
@@ -327,11 +326,11 @@ def _table(
     compared: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
     for v in judged:
         suffix = "" if v["baseline"] == campaign.baseline else f" (against {v['baseline']})"
-        for n in v.get("levels") or []:
+        for n in v["levels"]:
             compared[v["variant"], n["concurrency"]].append(
                 (
-                    ratio(n.get("ratio"), n.get("lo"), n.get("hi")) + suffix,
-                    LABELS.get(n["label"], MISSING) + suffix,
+                    ratio(n["ratio"], n["lo"], n["hi"]) + suffix,
+                    LABELS[n["label"]] + suffix,
                 )
             )
     rows = []
@@ -435,7 +434,7 @@ def _session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
     return Table(
         caption="Every life of a server, in order of time.",
         columns=[
-            "Started",
+            "Started, UTC",
             "Variant",
             "Trial",
             "Ready after, s",
@@ -447,13 +446,13 @@ def _session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
         ],
         rows=[
             [
-                moment(s["started_at"]),
+                moment(s["started_at"]).removesuffix(" UTC"),
                 s["variant"] or MISSING,
                 str(s["trial"] if s["trial"] is not None else MISSING),
                 number(s["ready_after_s"]),
                 str(measured[s["session_id"]]),
                 end(s),
-                " ".join(filter(None, (s["engine"], s["engine_version"]))) or MISSING,
+                engine_name(s["engine"], s["engine_version"]),
                 s["host"] or MISSING,
                 s["session_id"] or MISSING,
             ]
@@ -462,140 +461,3 @@ def _session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
         heads=1,
         numeric=frozenset({2, 3, 4}),
     )
-
-
-def _session_details(sessions: Sequence[Row]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """(sessions, [(what, text)]): sessions that were started alike share one entry."""
-    alike: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-    for session in sessions:
-        if account := tuple(_account(session)):
-            alike[account].append(_session_name(session))
-    return [("; ".join(names), list(account)) for account, names in alike.items()]
-
-
-def _account(session: Row) -> Iterable[tuple[str, str]]:
-    if session["command"]:
-        yield "Command", shlex.join(session["command"])
-    if session["env"]:
-        yield "Environment", "\n".join(f"{k}={v}" for k, v in sorted(session["env"]))
-    for key, label in (
-        ("description", "What the server says it runs"),
-        ("hardware", "Hardware"),
-        ("versions", "Versions"),
-    ):
-        if session[key]:
-            yield label, _pretty(session[key])
-
-
-def _pretty(text: str) -> str:
-    """JSON indented; anything else as it is."""
-    try:
-        return json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False)
-    except ValueError:
-        return text
-
-
-# ------------------------------------------------------------------ method, provenance, downloads
-
-
-def _method(campaign: Campaign, verdicts: Row) -> list[str]:
-    load = campaign.load
-    settings = _settings(verdicts, campaign)
-    return [
-        "Closed loop: a level keeps its number of requests in flight; an answer that ends is "
-        "replaced by a new request at once. Latencies hold for that load, not for a given "
-        "arrival rate.",
-        f"A session is one life of one server, started afresh and warmed up at the level's own "
-        f"concurrency ({load.warmup.completions_per_client:g} answers a client, at most "
-        f"{load.warmup.max_s:g} s). Throughput is the number of tokens received in a steady window "
-        f"of at least {load.steady.min_s:g} s and {load.steady.completions_per_client:g} answers a "
-        f"client (at most {load.steady.max_s:g} s), divided by its length. Ramp and drain do not "
-        "count.",
-        f"A trial is one session of every variant; {counted(load.trials, 'trial')} were planned, "
-        "each in another order. Sessions, not requests, are the independent units of every "
-        "interval: levels of one session share its launch effect.",
-        "The ratio at a level is estimated from a model of all sessions (level and launch "
-        "effects of log throughput). Its bounds hold for all levels at once, so that a crossing "
-        "is claimed only where one side is really faster and the other really slower, each with "
-        f"{settings['confidence'] * 100:g} % confidence over all levels.",
-        f"A difference below ±{settings['margin'] * 100:g} % counts as none. “Cannot tell” means "
-        "that the data allow either sign; it does not mean equal.",
-        "Where a crossing lies between two measured levels it is interpolated; its interval "
-        "includes what is not known about the shape of the curve there. Nothing is said beyond the "
-        "tested levels and workloads.",
-        "Time to first token (TTFT) runs from sending a request to its first token. Time per "
-        "output token (TPOT) is (last − first token) / (output tokens − tokens of the first "
-        "chunk). Acceptance length is 1 + accepted drafted tokens / verification steps.",
-        "Failed requests deliver no tokens. An invalid level is shown and left out of the verdict.",
-    ]
-
-
-def _provenance(provenance: Row) -> list[tuple[str, Any]]:
-    """(label, value): commands as a list of strings, other structures flattened to lines."""
-    result = []
-    for key, value in provenance.items():
-        if value is None or key == "config_text":
-            continue
-        label = {"config_sha256": "Config SHA-256"}.get(key, key.replace("_", " ").capitalize())
-        if key == "commands":
-            value = [c if isinstance(c, str) else shlex.join(c) for c in value]
-        elif isinstance(value, Mapping):
-            value = "\n".join(f"{k}: {_plain(v)}" for k, v in value.items())
-        else:
-            value = _plain(value)
-        result.append((label, value))
-    if text := provenance.get("config_text"):
-        result.append(("Config", [text]))
-    return result
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value):
-        return ", ".join(value)
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _downloads(
-    points: Sequence[Row], verdicts: Row, policy: Row, provenance: Row, campaign: Campaign
-) -> list[Download]:
-    found = [
-        Download(
-            f"{campaign.name}-points.csv",
-            f"points as CSV ({counted(len(points), 'row')})",
-            _data_uri("text/csv", _csv(points)),
-        ),
-        Download(
-            f"{campaign.name}-verdicts.json",
-            "verdicts as JSON",
-            _data_uri("application/json", json.dumps(verdicts, indent=1)),
-        ),
-        Download(
-            f"{campaign.name}-policy.json",
-            "policy as JSON",
-            _data_uri("application/json", json.dumps(policy, indent=1)),
-        ),
-    ]
-    if text := provenance.get("config_text"):
-        found.append(
-            Download(f"{campaign.name}.yaml", "campaign file", _data_uri("text/yaml", text))
-        )
-    return found
-
-
-def _csv(points: Sequence[Row]) -> str:
-    """Points as CSV: missing is empty, lists and maps are JSON."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [c.name for c in records.POINTS], lineterminator="\n")
-    writer.writeheader()
-    for p in points:
-        cells = {**p, "errors_by_class": p["errors_by_class"] and dict(p["errors_by_class"])}
-        writer.writerow(
-            {k: json.dumps(v) if isinstance(v, (list, dict)) else v for k, v in cells.items()}
-        )
-    return out.getvalue()
-
-
-def _data_uri(media_type: str, text: str) -> str:
-    return f"data:{media_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"

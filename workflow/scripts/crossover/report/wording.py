@@ -1,5 +1,17 @@
 """Numbers and reasons in words. Missing is “–”, never 0."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crossover.campaign import Campaign
+
+Row = Mapping[str, Any]
+
 MISSING = "–"
 
 BADGES = {
@@ -95,29 +107,35 @@ def counted(n: int, thing: str) -> str:
     return f"{n:,} {thing}" + ("" if n == 1 else "s")
 
 
-def _crossing_words(crossing: Row, campaign: Campaign) -> str:
+def crossing_words(crossing: Row, campaign: Campaign) -> str:
+    """A crossing with its interval; unlike the verdict's sentence not rounded to whole levels."""
     lo, hi = map(level_number, crossing["ci"])
     a, b = crossing["bracket"]
     confidence = f"{campaign.analysis.confidence * 100:g} %"
-    provisional = "; provisional, levels lie far apart" if crossing["coarse"] else ""
-    return (
-        f"C* = {level_number(crossing['c_star'])} ({confidence} interval {lo} to {hi}), "
-        f"interpolated between the tested levels {a} and {b}{provisional}"
-    )
+    between = f"between the tested levels {a} and {b}"
+    where = f"{between}; provisional" if crossing["coarse"] else f"interpolated {between}"
+    return f"C* = {level_number(crossing['c_star'])} ({confidence} interval {lo} to {hi}), {where}"
 
 
-def _ratio_words(level: Row) -> str:
+def level_ratio(level: Row) -> str:
+    """A level of a verdict: its ratio, bounds and concurrency."""
     return f"{ratio(level['ratio'], level['lo'], level['hi'])} at {level['concurrency']}"
 
 
-def _name(verdict: Row, campaign: Campaign) -> str:
+def comparison_name(verdict: Row, campaign: Campaign) -> str:
     """A comparison's name: the variant's, with the reference where that is not the baseline."""
     if verdict["baseline"] == campaign.baseline:
         return verdict["variant"]
     return f"{verdict['variant']} against {verdict['baseline']}"
 
 
-def _session_name(session: Row) -> str:
+def engine_name(engine: str | None, version: str | None) -> str:
+    """The engine with its version, which may name the engine itself."""
+    if engine and version and not version.startswith(engine):
+        return f"{engine} {version}"
+    return version or engine or MISSING
+
+
+def session_name(session: Row) -> str:
+    """A session as warnings and lists call it."""
     return f"{session['variant']}, trial {session['trial']}, {session['session_id']}"
-
-
