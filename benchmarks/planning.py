@@ -1,6 +1,6 @@
 """How long `snakemake -n` takes, and how much memory, for a large campaign.
 
-    .venv/bin/python benchmarks/planning.py [VARIANTS LEVELS TRIALS]
+.venv/bin/python benchmarks/planning.py [VARIANTS LEVELS TRIALS]
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ def main() -> None:
         workflow.write_config()
         began = time.monotonic()
         done = subprocess.run(
-            [*SNAKEMAKE, "-n"], cwd=workflow.folder, env=workflow.env, capture_output=True, text=True
+            [*SNAKEMAKE, "-n"],
+            cwd=workflow.folder,
+            env=workflow.env,
+            capture_output=True,
+            text=True,
         )
         wall_s = time.monotonic() - began
     peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -40,7 +40,9 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "said"), MISTAKES, ids=[f"{m[0]}={m[1]}" for m in MISTAKES])
+@pytest.mark.parametrize(
+    ("key", "value", "said"), MISTAKES, ids=[f"{m[0]}={m[1]}" for m in MISTAKES]
+)
 def test_a_mistake_in_the_config_is_refused(fresh: Workflow, tmp_path: Path, key, value, said):
     workflow = fresh.copied_to(tmp_path / "workflow")
     (workflow.folder / "config/empty.jsonl").write_text("\n")

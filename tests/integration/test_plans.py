@@ -33,7 +33,9 @@ def test_a_flag_of_one_variant_remeasures_that_variant_and_back_finds_the_old_re
     workflow.write_config()
     expected = {**sessions(2), "measure_point": 8, **SUMMARY}
     assert workflow.plan() == expected
-    assert "variant=plain" not in workflow.run("-n").stdout.replace("variant: plain", "variant=plain")
+    assert "variant=plain" not in workflow.run("-n").stdout.replace(
+        "variant: plain", "variant=plain"
+    )
     workflow.config["variants"]["spec"]["args"]["acceptance"] = 0.7
     workflow.write_config()
     assert not workflow.plan()

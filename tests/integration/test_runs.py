@@ -57,7 +57,9 @@ def test_prompts_do_not_repeat_within_a_session_and_are_the_same_for_both_varian
     requests = table(measured, "requests")
     sent = {}
     for (variant, *rest), rows in requests.groupby(["variant", "trial", "workload", "concurrency"]):
-        sent.setdefault(tuple(rest), {})[variant] = rows.sort_values("request_id")["prompt_id"].tolist()
+        sent.setdefault(tuple(rest), {})[variant] = rows.sort_values("request_id")[
+            "prompt_id"
+        ].tolist()
     for point, by_variant in sent.items():
         least = min(map(len, by_variant.values()))
         assert by_variant["plain"][:least] == by_variant["spec"][:least], point

@@ -60,7 +60,9 @@ class Workflow:
     def fresh(cls, folder: Path) -> Workflow:
         """A new copy in which nothing was measured."""
         for name in ("rules", "workflow", "profiles", "envs"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         shutil.copy2(ROOT / "Snakefile", folder)
         (folder / "config/prompts").mkdir(parents=True)
         shutil.copy2(ROOT / "config/campaign.schema.yaml", folder / "config")

@@ -16,7 +16,5 @@ parser.add_argument("point")
 args = parser.parse_args()
 
 with plain_errors(), Terminal() as terminal:
-    point = measure_to(
-        Path(args.point).parent, args.spec, args.health, workflow.owner(), terminal
-    )
+    point = measure_to(Path(args.point).parent, args.spec, args.health, workflow.owner(), terminal)
     print(json.dumps(point, indent=1))

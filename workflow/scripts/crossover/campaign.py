@@ -219,9 +219,7 @@ class Campaign:
         def drawn(point: tuple[str, int]) -> str:
             return digest([self.analysis.seed, "levels", trial, *point])
 
-        return sorted(
-            ((w, c) for w in self.workloads for c in self.load.concurrency), key=drawn
-        )
+        return sorted(((w, c) for w in self.workloads for c in self.load.concurrency), key=drawn)
 
     @property
     def comparisons(self) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from crossover import metrics, records
+from crossover import control, metrics, records
 from crossover.engines.base import Counters, Engine
 from crossover.errors import CrossoverError, MeasurementError, ServerDiedError
 from crossover.load import window
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from crossover.campaign import Load, Model, Workload
 
-_CONTROL_TIMEOUT_S = 10.0
 _IDLE_WAIT_S = 5.0
 _IDLE_POLL_S = 0.1
 _DEATH_NOTICE_S = 2.0
@@ -102,7 +101,7 @@ def measure_point(
                 f"{where['trial']}: the server ended during the measurement: {how}"
             )
 
-    with _control(base_url, api_key) as http:
+    with control.client(base_url, api_key) as http:
         readings = _Readings(engine, http, base_url)
         try:
             _wait_until_idle(engine, http)
@@ -133,20 +132,6 @@ def measure_point(
 
 
 # ---------------------------------------------------------------------- beside the load
-
-
-def _control(base_url: str, api_key: str | None) -> httpx.Client:
-    """The client for all that is not measured.
-
-    It keeps no connection: some servers give each one a thread of a small pool.
-    """
-    return httpx.Client(
-        base_url=base_url,
-        timeout=_CONTROL_TIMEOUT_S,
-        headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-        limits=httpx.Limits(max_keepalive_connections=0),
-        trust_env=False,
-    )
 
 
 @dataclass

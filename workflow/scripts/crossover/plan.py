@@ -64,7 +64,9 @@ class Durations:
         for point in done:
             row = json.loads((point.folder / "point.json").read_text())
             if row["load_s"] is not None:
-                self._measured[point.variant, point.workload, point.concurrency].append(row["load_s"])
+                self._measured[point.variant, point.workload, point.concurrency].append(
+                    row["load_s"]
+                )
 
     def of(self, point: PlannedPoint) -> tuple[float, bool]:
         """(seconds, whether they come from an earlier measurement)."""
@@ -76,7 +78,9 @@ class Durations:
             if found:
                 return statistics.mean(found) + POINT_OVERHEAD_S, True
         least = self.load.ramp_s + self.load.steady.min_s * (
-            1 + self.load.warmup.completions_per_client / max(1, self.load.steady.completions_per_client)
+            1
+            + self.load.warmup.completions_per_client
+            / max(1, self.load.steady.completions_per_client)
         )
         return least + POINT_OVERHEAD_S, False
 

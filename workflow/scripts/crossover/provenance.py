@@ -95,7 +95,9 @@ def of_campaign(campaign: Campaign, sessions: pa.Table, source: str) -> dict[str
         "commits": sorted({row["commit"] for row in rows if row["commit"]}),
         "config_sha256": hashlib.sha256(canonical(settings).encode()).hexdigest(),
         "config_text": yaml.safe_dump(json.loads(canonical(settings)), sort_keys=False),
-        "dates": [_date(pick(row["started_at"] for row in rows)) for pick in (min, max)] if rows else [],
+        "dates": [_date(pick(row["started_at"] for row in rows)) for pick in (min, max)]
+        if rows
+        else [],
     }
 
 

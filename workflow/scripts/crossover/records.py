@@ -61,7 +61,9 @@ CHUNKS = (
     Column("request_id", pa.int32(), "as in requests"),
     Column("offset_us", pa.list_(pa.int32()), "arrival of each content event, µs from its sending"),
     Column("bytes", pa.list_(pa.int32()), "content bytes of each event"),
-    Column("tokens", pa.list_(pa.int32()), "tokens of each event; null where the server gives none"),
+    Column(
+        "tokens", pa.list_(pa.int32()), "tokens of each event; null where the server gives none"
+    ),
     Column("merged", pa.list_(pa.bool_()), "shares its read, and so its stamp, with another event"),
 )
 
@@ -75,10 +77,22 @@ POINTS = (
     Column("valid", pa.bool_(), "may carry a verdict"),
     Column("invalid_reasons", pa.list_(pa.string()), "why not"),
     Column("warnings", pa.list_(pa.string()), "what a reader should know although it is valid"),
-    Column("output_throughput_tokens_per_s", pa.float64(), "tokens received in the window / its length"),
-    Column("whole_run_tokens_per_s", pa.float64(), "tokens of all answers / load_s; ramp and drain included"),
-    Column("cv_within", pa.float64(), "coefficient of variation of the window's mean (20 batch means)"),
-    Column("token_times_source", pa.string(), "events: per-event counts; bytes: usage spread by content bytes"),
+    Column(
+        "output_throughput_tokens_per_s", pa.float64(), "tokens received in the window / its length"
+    ),
+    Column(
+        "whole_run_tokens_per_s",
+        pa.float64(),
+        "tokens of all answers / load_s; ramp and drain included",
+    ),
+    Column(
+        "cv_within", pa.float64(), "coefficient of variation of the window's mean (20 batch means)"
+    ),
+    Column(
+        "token_times_source",
+        pa.string(),
+        "events: per-event counts; bytes: usage spread by content bytes",
+    ),
     Column("requests", pa.int32(), "requests sent"),
     Column("completed", pa.int32(), "answers that succeeded"),
     Column("failed", pa.int32(), "requests that failed"),
@@ -105,21 +119,33 @@ POINTS = (
     Column("tokens_per_chunk", pa.float64(), "output tokens / events with content"),
     Column("engine_output_tokens", pa.float64(), "tokens the engine counted over the whole point"),
     Column("received_output_tokens", pa.float64(), "tokens received over the whole point"),
-    Column("verify_steps", pa.float64(), "draft verifications over the whole point, engine's counter"),
+    Column(
+        "verify_steps", pa.float64(), "draft verifications over the whole point, engine's counter"
+    ),
     Column("drafted_tokens", pa.float64(), "drafted tokens over the whole point, engine's counter"),
     Column("accepted_tokens", pa.float64(), "accepted drafted tokens over the whole point"),
     Column("acceptance_length", pa.float64(), "1 + accepted / verify steps"),
     Column("acceptance_rate", pa.float64(), "accepted / drafted tokens"),
     Column("tokens_per_step", pa.float64(), "generated / (generated - accepted)"),
-    Column("accepted_per_position", pa.list_(pa.float64()), "accepted at each draft position / verify steps"),
+    Column(
+        "accepted_per_position",
+        pa.list_(pa.float64()),
+        "accepted at each draft position / verify steps",
+    ),
     Column("preemptions", pa.float64(), "requests preempted over the whole point"),
     Column("running_requests_mean", pa.float64(), "running in the server, sampled in the window"),
     Column("queued_requests_mean", pa.float64(), "waiting in the server, sampled in the window"),
     Column("kv_cache_usage_max", pa.float64(), "share of the KV cache in use, greatest sample"),
-    Column("server_cpu_share", pa.float64(), "CPU seconds of the server's processes / second, window"),
-    Column("client_cpu_share", pa.float64(), "CPU seconds of the load client / second, whole point"),
+    Column(
+        "server_cpu_share", pa.float64(), "CPU seconds of the server's processes / second, window"
+    ),
+    Column(
+        "client_cpu_share", pa.float64(), "CPU seconds of the load client / second, whole point"
+    ),
     Column("machine_cpu_share", pa.float64(), "busy share of all cores, window"),
-    Column("cache_reset", pa.bool_(), "the server confirmed an empty prefix cache; null: not asked"),
+    Column(
+        "cache_reset", pa.bool_(), "the server confirmed an empty prefix cache; null: not asked"
+    ),
     Column("stamp_source", pa.string(), "kernel or user: where arrival times come from"),
     Column("events", pa.int64(), "events with content"),
     Column("merged_events", pa.int64(), "events that share their read's stamp"),
@@ -141,8 +167,12 @@ SESSIONS = (
     Column("session_id", pa.string(), "sortable by time"),
     Column("rank", pa.int32(), "planned place in the campaign's order"),
     Column("engine", pa.string(), "kind of server"),
-    Column("command", pa.list_(pa.string()), "as started, secrets redacted; null: endpoint not ours"),
-    Column("env", pa.map_(pa.string(), pa.string()), "variables set for the server, secrets redacted"),
+    Column(
+        "command", pa.list_(pa.string()), "as started, secrets redacted; null: endpoint not ours"
+    ),
+    Column(
+        "env", pa.map_(pa.string(), pa.string()), "variables set for the server, secrets redacted"
+    ),
     Column("devices", pa.list_(pa.string()), "devices held"),
     Column("model_name", pa.string(), "name asked for"),
     Column("model_path", pa.string(), "file or folder served"),
@@ -175,9 +205,7 @@ SESSIONS = (
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     """The Arrow schema of a table, with each column's meaning as its metadata."""
-    return pa.schema(
-        [pa.field(c.name, c.type, metadata={"meaning": c.meaning}) for c in columns]
-    )
+    return pa.schema([pa.field(c.name, c.type, metadata={"meaning": c.meaning}) for c in columns])
 
 
 def to_table(rows: Iterable[Mapping[str, Any]], columns: tuple[Column, ...]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -32,8 +33,6 @@ def claim(*, cluster: bool, folder: str | Path = ".snakemake") -> bool:
     elif alone and not cluster and os.pread(fd, 1, 0) != b"c":
         shutil.rmtree(left, ignore_errors=True)
         left.mkdir(exist_ok=True)
-    try:
+    with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_SH)  # all live runs share it
-    except OSError:
-        pass
     return alone

@@ -52,4 +52,3 @@ def judge(
         "verdicts": [v.to_dict() for v in found],
     }
     return verdicts, policy(points, found, campaign.analysis)
-

@@ -52,9 +52,7 @@ class Script(Untracked):
 
 def server_spec(campaign: Campaign, variant: str, trial: int) -> dict[str, Any]:
     """What `start_server` and `check_health` need to know of a session."""
-    rank = next(
-        s.rank for s in campaign.sessions if (s.variant, s.trial) == (variant, trial)
-    )
+    rank = next(s.rank for s in campaign.sessions if (s.variant, s.trial) == (variant, trial))
     return {
         "variant": asdict(campaign.variants[variant]),
         "facts": {
@@ -97,9 +95,7 @@ def point_spec(
 def config_source(files: Iterable[str | Path]) -> str:
     """The campaign file's name for messages, relative where it is below this folder."""
     here = Path.cwd()
-    names = [
-        str(p.relative_to(here) if p.is_relative_to(here) else p) for p in map(Path, files)
-    ]
+    names = [str(p.relative_to(here) if p.is_relative_to(here) else p) for p in map(Path, files)]
     return ", ".join(names) or "--config"
 
 

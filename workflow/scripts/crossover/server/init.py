@@ -6,6 +6,7 @@ import sys
 
 
 def main() -> None:
+    """Run the command in argv as a child, and outlive it only to pass its status on."""
     server = os.fork()
     if server == 0:
         os.setsid()

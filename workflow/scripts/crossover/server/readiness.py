@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import httpx
 
-from crossover import engines
+from crossover import control, engines
 from crossover.campaign import Variant, from_shell
 from crossover.engines.base import Description, Engine
 from crossover.errors import StartupError
@@ -64,11 +64,13 @@ def check(
     """
     handle = Handle.read(handle_path)
     if handle is None:
-        raise StartupError(f"{variant.name}: no handle at {handle_path}; run the same command again")
+        raise StartupError(
+            f"{variant.name}: no handle at {handle_path}; run the same command again"
+        )
     engine = engines.get(variant.engine)
     key = from_shell(variant.api_key) if variant.api_key else None
     ready_after_s = wait_until_ready(handle, variant, engine, key, report)
-    with client(handle.base_url, key) as http:
+    with control.client(handle.base_url, key) as http:
         description = engine.describe(http)
     facts = {
         "ready_after_s": ready_after_s,
@@ -78,12 +80,6 @@ def check(
     session.append(handle.record, "ready", **facts)
     write_json({**asdict(handle), **facts}, health_path)
     return Ready(ready_after_s, description)
-
-
-def client(base_url: str, api_key: str | None = None) -> httpx.Client:
-    """A client for everything that is not measured. Proxies of the environment are not used."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    return httpx.Client(base_url=base_url, timeout=10.0, headers=headers, trust_env=False)
 
 
 def wait_until_ready(
@@ -102,7 +98,7 @@ def wait_until_ready(
     deadline = handle.started_s + variant.startup_timeout_s
     seen = "no answer yet"
     last_report = handle.started_s
-    with client(handle.base_url, api_key) as http:
+    with control.client(handle.base_url, api_key) as http:
         while True:
             _check_alive(handle)
             answered, seen = _is_healthy(http, engine.health_path)
@@ -157,7 +153,9 @@ def _try_probe(
         return False, f"POST /v1/chat/completions: {type(error).__name__}"
     if problem:
         raise StartupError(
-            _with_log(f"{variant.name}: healthy, but our request was not answered: {problem}", handle)
+            _with_log(
+                f"{variant.name}: healthy, but our request was not answered: {problem}", handle
+            )
         )
     return True, "ready"
 
@@ -196,9 +194,7 @@ def probe(http: httpx.Client, model: str) -> Probe:
 
 def _check_alive(handle: Handle) -> None:
     if not processes.is_alive(handle.supervisor):
-        raise StartupError(
-            _with_log(f"{handle.variant}: the server ended during start-up", handle)
-        )
+        raise StartupError(_with_log(f"{handle.variant}: the server ended during start-up", handle))
 
 
 def _check_listener(handle: Handle) -> None:

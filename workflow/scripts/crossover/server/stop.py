@@ -22,7 +22,9 @@ def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
     """
     handle = Handle.read(handle_path)
     if handle is None:
-        raise ServerError(f"no handle at {handle_path}: the server is not up; run the same command again")
+        raise ServerError(
+            f"no handle at {handle_path}: the server is not up; run the same command again"
+        )
     processes.stop(handle.supervisor, grace_s=_SUPERVISOR_GRACE_S)
     # Snakemake would keep the temp file until the last checkpoint has been run
     Path(handle_path).unlink(missing_ok=True)
@@ -53,7 +55,14 @@ def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
         "up_s": time.monotonic() - handle.started_s,
         **{
             key: facts[key]
-            for key in ("stop_reason", "exit_code", "stop_s", "killed", "processes_left", "port_closed")
+            for key in (
+                "stop_reason",
+                "exit_code",
+                "stop_s",
+                "killed",
+                "processes_left",
+                "port_closed",
+            )
         },
     }
     write_json(stopped, stopped_path)

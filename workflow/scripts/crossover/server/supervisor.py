@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from crossover import engines, provenance
+from crossover import control, engines, provenance
 from crossover.campaign import Variant, from_shell
 from crossover.engines.flags import fill
 from crossover.server import device_lock, namespace, processes, session
@@ -228,15 +228,14 @@ class Supervisor:
                     continue
 
     def _sample(self, stop: threading.Event) -> None:
-        import httpx
-
         engine = engines.get(self.variant.engine)
         base_url = self.variant.url or f"http://127.0.0.1:{self.job.port}"
         Path(self.job.samples).parent.mkdir(parents=True, exist_ok=True)
         cpu = ServerCpu(self.server.pid if self.server else None)
-        with open(self.job.samples, "a", buffering=1) as out, httpx.Client(
-            base_url=base_url, timeout=2.0, trust_env=False
-        ) as http:
+        with (
+            open(self.job.samples, "a", buffering=1) as out,
+            control.client(base_url, from_shell(self.variant.api_key or "") or None) as http,
+        ):
             while not stop.wait(SAMPLE_EVERY_S):
                 sample: dict[str, Any] = {"t": time.monotonic(), **cpu.read(), **machine_cpu()}
                 try:
@@ -345,6 +344,7 @@ def _signal_as_negative(code: int | None) -> int | None:
 
 
 def main() -> int:
+    """Keep the session that the job on standard input describes."""
     job = Job(**json.load(sys.stdin))
     return Supervisor(job).run()
 
