@@ -2,7 +2,7 @@
 #
 # results/<campaign>/<variant>/<server digest>/trial~<n>/            one session after another
 #     health.json, stopped.json                                      check_health, stop_server
-#     sessions/<session id>.jsonl                                    what happened, append-only
+#     sessions/<session id>.jsonl, samples/<session id>.jsonl        what happened, append-only
 #     <workload>/<point digest>/concurrency~<n>/                     measure_point
 #         point.json, requests.parquet, chunks.parquet
 # results/<campaign>/{points,requests,sessions}.parquet              summarise_points
@@ -38,6 +38,6 @@ localrules:
 rule all:
     default_target: True
     input:
-        SUMMARIES,
+        TABLES,
         VERDICTS,
         "reports/crossover.html",

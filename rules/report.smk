@@ -7,13 +7,11 @@ rule render_report:
         sessions=f"{RESULTS}/sessions.parquet",
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",
-        code=sorted(
-            glob.glob("workflow/scripts/crossover/report/**/*.*", recursive=True)
-        ),
+        code=modules("report/*.py", "report/templates/*", "records.py"),
     output:
         "reports/crossover.html",
     log:
-        f"logs/{CAMPAIGN.name}/render_report.log",
+        f"{LOGS}/render_report.log",
     conda:
         "../envs/workflow.yaml"
     params:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from crossover.campaign import Campaign, Load
+from crossover.layout import PlannedPoint, points, session_folder
 from crossover.server import session
 
 START_S = 20.0
@@ -19,42 +20,6 @@ POINT_OVERHEAD_S = 1.5
 """Assumed seconds of a point's job outside its load."""
 
 
-@dataclass(frozen=True)
-class PlannedPoint:
-    """One point of the campaign and where its result belongs."""
-
-    variant: str
-    trial: int
-    workload: str
-    concurrency: int
-    folder: Path
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it was measured."""
-        return (self.folder / "point.json").exists()
-
-
-def session_folder(campaign: Campaign, variant: str, trial: int, root: Path) -> Path:
-    """Folder of a session's files."""
-    return root / campaign.name / variant / campaign.server_digests[variant] / f"trial~{trial}"
-
-
-def points(campaign: Campaign, root: Path = Path("results")) -> Iterator[PlannedPoint]:
-    """All points of a campaign in the order in which they are measured."""
-    for planned in campaign.sessions:
-        folder = session_folder(campaign, planned.variant, planned.trial, root)
-        for workload, concurrency in campaign.points(planned.trial):
-            where = folder / workload / campaign.point_digests[workload]
-            yield PlannedPoint(
-                planned.variant,
-                planned.trial,
-                workload,
-                concurrency,
-                where / f"concurrency~{concurrency}",
-            )
-
-
 class Durations:
     """Seconds a point takes: as measured in other trials, else the least its settings allow."""
 
@@ -62,16 +27,16 @@ class Durations:
         self.load = load
         self._measured: dict[tuple[str, str, int], list[float]] = defaultdict(list)
         for point in done:
-            row = json.loads((point.folder / "point.json").read_text())
+            row = json.loads(Path(point.file).read_text())
             if row["load_s"] is not None:
-                self._measured[point.variant, point.workload, point.concurrency].append(
+                self._measured[point.session.variant, point.workload, point.concurrency].append(
                     row["load_s"]
                 )
 
     def of(self, point: PlannedPoint) -> tuple[float, bool]:
         """(seconds, whether they come from an earlier measurement)."""
         for matches in (
-            lambda k: k == (point.variant, point.workload, point.concurrency),
+            lambda k: k == (point.session.variant, point.workload, point.concurrency),
             lambda k: k[1:] == (point.workload, point.concurrency),
         ):
             found = [s for key, seconds in self._measured.items() if matches(key) for s in seconds]
@@ -120,44 +85,43 @@ class Cost:
         return "\n".join(lines)
 
 
-def cost(campaign: Campaign, root: Path = Path("results")) -> Cost:
+def cost(campaign: Campaign) -> Cost:
     """What running the campaign now would take, from earlier points and starts where there are."""
-    everything = list(points(campaign, root))
+    everything = list(points(campaign))
     due = [p for p in everything if not p.is_done]
     durations = Durations(campaign.load, (p for p in everything if p.is_done))
-    starts = start_seconds(campaign, root)
-    due_sessions = {(p.variant, p.trial) for p in due}
+    starts = start_seconds(campaign)
     seconds = {p: durations.of(p) for p in due}
-    by_session = {
-        s: starts.get(s[0], START_S) + sum(seconds[p][0] for p in due if (p.variant, p.trial) == s)
-        for s in due_sessions
-    }
+    by_session = {p.session: starts.get(p.session.variant, START_S) for p in due}
+    for point in due:
+        by_session[point.session] += seconds[point][0]
     longest = max(due, key=lambda p: seconds[p][0], default=None)
     return Cost(
         points=len(due),
         points_done=len(everything) - len(due),
-        sessions=len(due_sessions),
+        sessions=len(by_session),
         seconds=sum(by_session.values()),
-        device_seconds=sum(t * len(campaign.variants[s[0]].devices) for s, t in by_session.items()),
+        device_seconds=sum(
+            duration * len(campaign.variants[s.variant].devices)
+            for s, duration in by_session.items()
+        ),
         longest_point_s=seconds[longest][0] if longest else 0.0,
         longest_point=(
-            f"{longest.variant}, {longest.workload}, concurrency {longest.concurrency}"
+            f"{longest.session.variant}, {longest.workload}, concurrency {longest.concurrency}"
             if longest
             else "none"
         ),
         estimated_points=sum(not measured for _, measured in seconds.values()),
-        estimated_starts=sum(s[0] not in starts for s in due_sessions),
+        estimated_starts=sum(s.variant not in starts for s in by_session),
     )
 
 
-def start_seconds(campaign: Campaign, root: Path) -> dict[str, float]:
+def start_seconds(campaign: Campaign) -> dict[str, float]:
     """For each variant that has started before: mean seconds of its start and stop."""
     found = defaultdict(list)
-    for name in campaign.variants:
-        for trial in range(1, campaign.load.trials + 1):
-            folder = session_folder(campaign, name, trial, root) / "sessions"
-            for record in folder.glob("*Z-????????.jsonl"):
-                facts = session.read(record)
-                if "ready_after_s" in facts:
-                    found[name].append(facts["ready_after_s"] + facts.get("stop_s", 0.0))
+    for planned in campaign.sessions:
+        for record in (session_folder(campaign, planned) / "sessions").glob("*.jsonl"):
+            facts = session.read(record)
+            if "ready_after_s" in facts:
+                found[planned.variant].append(facts["ready_after_s"] + facts.get("stop_s", 0.0))
     return {name: statistics.mean(seconds) for name, seconds in found.items()}

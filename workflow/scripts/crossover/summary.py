@@ -32,11 +32,7 @@ def summarise(point_files: Iterable[str], *, points: str, requests: str, session
     write_parquet(to_table((json.loads(f.read_text()) for f in files), POINTS), points)
     _concatenate([f.with_name("requests.parquet") for f in files], requests)
     folders = sorted({f.parents[3] / "sessions" for f in files})
-    rows = [
-        _session_row(record)
-        for folder in folders
-        for record in sorted(folder.glob("*Z-????????.jsonl"))
-    ]
+    rows = [_session_row(record) for folder in folders for record in sorted(folder.glob("*.jsonl"))]
     write_parquet(to_table(sorted(rows, key=lambda r: r["started_at"]), SESSIONS), sessions)
 
 

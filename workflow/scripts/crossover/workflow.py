@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crossover import engines
-from crossover.campaign import PROTOCOL, Campaign, canonical, digest, secrets_missing
+from crossover.campaign import PROTOCOL, Campaign, Session, canonical, digest, secrets_missing
 from crossover.errors import CampaignError, CrossoverError, EngineError
 from crossover.server import processes
 from crossover.server.session import Handle
@@ -50,39 +50,36 @@ class Script(Untracked):
 # ------------------------------------------------------------------ what a job is told
 
 
-def server_spec(campaign: Campaign, variant: str, trial: int) -> dict[str, Any]:
+def server_spec(campaign: Campaign, session: Session) -> dict[str, Any]:
     """What `start_server` and `check_health` need to know of a session."""
-    rank = next(s.rank for s in campaign.sessions if (s.variant, s.trial) == (variant, trial))
     return {
-        "variant": asdict(campaign.variants[variant]),
+        "variant": asdict(campaign.variants[session.variant]),
         "facts": {
             "campaign": campaign.name,
-            "variant": variant,
-            "trial": trial,
-            "rank": rank,
-            "server_digest": campaign.server_digests[variant],
+            **asdict(session),
+            "server_digest": campaign.server_digests[session.variant],
         },
     }
 
 
 def point_spec(
-    campaign: Campaign, variant: str, trial: int, workload: str, concurrency: int
+    campaign: Campaign, session: Session, workload: str, concurrency: int
 ) -> dict[str, Any]:
     """What `measure_point` needs to know of a point."""
     return {
         "where": {
             "campaign": campaign.name,
-            "variant": variant,
+            "variant": session.variant,
             "workload": workload,
-            "trial": trial,
+            "trial": session.trial,
             "concurrency": concurrency,
         },
         "digests": {
-            "server_digest": campaign.server_digests[variant],
+            "server_digest": campaign.server_digests[session.variant],
             "point_digest": campaign.point_digests[workload],
             "protocol": PROTOCOL,
         },
-        "variant": asdict(campaign.variants[variant]),
+        "variant": asdict(campaign.variants[session.variant]),
         "workload": asdict(campaign.workloads[workload]),
         "load": asdict(campaign.load),
         "seed": campaign.analysis.seed,

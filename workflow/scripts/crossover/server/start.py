@@ -66,7 +66,7 @@ def start(
         owner=owner,
         handle=handle,
         record=str(record),
-        samples=str(record.with_suffix(".samples.jsonl")),
+        samples=str(Path(handle).with_name("samples") / record.name),
         server_log=server_log,
         job_id=os.environ.get("SLURM_JOB_ID"),
     )
