@@ -3,7 +3,7 @@ import pytest
 
 from crossover.campaign import Model, Variant
 from crossover.engines import get, prometheus
-from crossover.engines.base import Counters, Gauges
+from crossover.engines.base import Counters, Description, Gauges
 from crossover.errors import CampaignError, EngineError
 
 MODEL = Model(name="m")
@@ -61,9 +61,9 @@ def test_describe_names_the_first_model():
 
 
 @pytest.mark.parametrize("answer", [404, 500, "<html>", {"data": [{}]}, ["x"]])
-def test_an_answer_that_is_no_model_list_is_an_error(answer):
-    with server({"/v1/models": answer}) as http, pytest.raises(EngineError, match="/v1/models"):
-        get("openai").describe(http)
+def test_an_answer_that_is_no_model_list_describes_nothing(answer):
+    with server({"/v1/models": answer}) as http:
+        assert get("openai").describe(http) == Description()
 
 
 @pytest.mark.parametrize("status", [404, 501])
@@ -127,3 +127,9 @@ def test_an_answer_that_is_no_metrics_is_an_error():
         prometheus.parse("<html>\n<body>what {is} this\n")
     with server({"/metrics": 500}) as http, pytest.raises(EngineError, match="HTTP 500"):
         prometheus.fetch(http)
+
+
+def test_a_gateway_without_metrics_counts_nothing():
+    with server({"/metrics": "<html>sign in</html>"}) as http:
+        assert get("openai").counters(http) == Counters()
+        assert get("openai").gauges(http) == Gauges()

@@ -50,25 +50,18 @@ class OpenAI(Engine):
         return list(variant.command)
 
     def describe(self, http: httpx.Client) -> Description:
-        """The name of the model that it serves, and its list of models as it is.
-
-        Raises:
-            EngineError: /v1/models gives no list of models.
-        """
+        """The model that it serves first, and its list of models, if it gives one."""
         response = http.get("/v1/models")
         try:
             models = response.json()["data"]
-            names = [model["id"] for model in models]
-        except (ValueError, KeyError, TypeError) as error:
-            raise EngineError(
-                f"{response.url}: no list of models (HTTP {response.status_code}, "
-                f"{response.text[:60]!r}); is this a server of the OpenAI protocol?"
-            ) from error
-        return Description(model=names[0] if names else None, resolved={"models": models})
+            name = models[0]["id"]
+        except (ValueError, KeyError, TypeError, IndexError):
+            return Description()
+        return Description(model=name, resolved={"models": models})
 
     def counters(self, http: httpx.Client) -> Counters:
         """What /metrics counts under the names of vLLM, SGLang or llama.cpp, if it does."""
-        metrics = prometheus.fetch(http)
+        metrics = _metrics(http)
         if metrics is None:
             return Counters()
         read = metrics.total
@@ -106,7 +99,7 @@ class OpenAI(Engine):
 
     def gauges(self, http: httpx.Client) -> Gauges:
         """The load as /metrics gives it under the names of vLLM, SGLang or llama.cpp."""
-        metrics = prometheus.fetch(http)
+        metrics = _metrics(http)
         if metrics is None:
             return Gauges()
         return Gauges(
@@ -120,3 +113,11 @@ class OpenAI(Engine):
             ),
             kv_cache_usage=metrics.largest("vllm:kv_cache_usage_perc", "sglang:token_usage"),
         )
+
+
+def _metrics(http: httpx.Client) -> prometheus.Metrics | None:
+    """None where /metrics is no Prometheus text: a gateway may answer there with anything."""
+    try:
+        return prometheus.fetch(http)
+    except EngineError:
+        return None
