@@ -26,7 +26,9 @@ rule find_crossover:
     input:
         points=f"{RESULTS}/points.parquet",
         sessions=f"{RESULTS}/sessions.parquet",
-        code=modules("verdict*.py", "policy.py", "blocks.py", "stats/*.py"),
+        code=modules(
+            "verdict*.py", "policy.py", "blocks.py", "reasons.py", "stats/*.py"
+        ),
     output:
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",

@@ -7,7 +7,7 @@ rule render_report:
         sessions=f"{RESULTS}/sessions.parquet",
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",
-        code=modules("report/*.py", "report/templates/*", "records.py"),
+        code=modules("report/*.py", "report/templates/*", "reasons.py", "records.py"),
     output:
         "reports/crossover.html",
     log:

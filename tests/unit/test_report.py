@@ -21,7 +21,7 @@ from report_fixtures import (
     sessions,
 )
 
-from crossover import measure
+from crossover import measure, reasons
 from crossover.report import charts, figures, levels, theme, wording
 from crossover.report.page import render
 from crossover.report.wording import MISSING
@@ -172,7 +172,7 @@ def test_provenance_shows_whatever_is_known(usual):
 
 
 def test_every_reason_of_a_point_is_put_in_words():
-    assert set(measure.INVALID) | set(measure.WARNINGS) <= set(wording.CODES)
+    assert set(measure.INVALID) | set(measure.WARNINGS) <= set(reasons.CODES)
 
 
 # ------------------------------------------------------------------ what went wrong

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from crossover.reasons import words
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -118,7 +120,7 @@ def _not_comparable(verdict: Verdict) -> str:
         if not mine:
             return f"{text} was measured."
         why = sorted({reason for row in mine for reason in row["reasons"]})
-        return f"{text} ({len(mine)} left out: {', '.join(why)})."
+        return f"{text} ({len(mine)} left out: {'; '.join(map(words, why))})."
     return (
         f"Not comparable: {verdict.variant} and {verdict.baseline} have no concurrency in common; "
         f"only one of them was measured validly at {_list(verdict.dropped_levels)}."

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crossover.report.wording import Row, comparison_name, listed, session_name, words
+from crossover.reasons import words
+from crossover.report.wording import Row, comparison_name, listed, session_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossover import records
+from crossover.reasons import words
 from crossover.report import appendix, cautions, figures
 from crossover.report.levels import Level, levels_of, ordered, rows_of
 from crossover.report.wording import (
@@ -28,7 +29,6 @@ from crossover.report.wording import (
     moment,
     number,
     ratio,
-    words,
 )
 
 if TYPE_CHECKING:
