@@ -33,7 +33,9 @@ def main() -> None:
             f"C={n['concurrency']}: {n['ratio']:.2f} ({n['lo']:.2f}–{n['hi']:.2f}) {n['label']}"
             for n in summary["levels"]
         )
-        print(f"run {number}: {summary['verdict']} {crossings}; {summary['wall_s']:.0f} s; {ratios}")
+        print(
+            f"run {number}: {summary['verdict']} {crossings}; {summary['wall_s']:.0f} s; {ratios}"
+        )
         sys.stdout.flush()
         found[summary["verdict"]] += 1
     verdict, times = found.most_common(1)[0]
