@@ -409,6 +409,8 @@ def _problem(error: jsonschema.ValidationError) -> str:
     if error.validator == "required":
         missing = [k for k in error.validator_value if k not in error.instance]
         return f"{where}: missing key {', '.join(map(repr, missing))}"
+    if error.absolute_path and _NAMES_A_SECRET.search(str(error.absolute_path[-1])):
+        return f"{where}: the value, not shown here, is not allowed; {error.schema.get('description', 'give a string')}"
     if error.validator in ("pattern", "propertyNames"):
         allowed = error.schema.get("description", error.schema.get("pattern", ""))
         return f"{where}: {error.instance!r} is not allowed; {allowed}"

@@ -113,7 +113,7 @@ def _line(title: str, standing: Standing | None, progress: Progress) -> str:
             parts.append(f"ETA {duration(max(0.0, standing.eta_s))}")
     parts += [
         f"{progress.phase} {progress.elapsed_s:.0f} s",
-        f"{progress.events_per_s:.0f} events/s",
+        "– tok/s" if progress.tokens_per_s is None else f"{progress.tokens_per_s:.0f} tok/s",
         f"{progress.failed} errors",
     ]
     return " · ".join(parts)

@@ -14,6 +14,7 @@ import heapq
 import itertools
 import math
 import os
+import re
 import resource
 import select
 import socket
@@ -39,6 +40,8 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
 _TIMESPEC = struct.Struct("@qq")
 _READ_BYTES = 16384
 _ANCILLARY_BYTES = 40
+
+_USAGE = re.compile(rb'"completion_tokens"\s*:\s*(\d+)')
 
 _TICK_S = 0.001
 _TICK_FROM_READS_PER_S = 1000
@@ -76,7 +79,11 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a run, for a person who waits. Completed: HTTP answers with usage."""
+    """The state of a run, for a person who waits. Completed: HTTP answers with usage.
+
+    tokens_per_s: reads of the last half second times tokens a read of the answers so far; None
+        until one has ended.
+    """
 
     elapsed_s: float
     phase: str
@@ -84,6 +91,7 @@ class Progress:
     failed: int
     in_flight: int
     events_per_s: float
+    tokens_per_s: float | None
 
 
 @dataclass(frozen=True)
@@ -263,6 +271,7 @@ class _ClosedLoop:
         self.reads = self.unstamped_reads = 0
         self.events = 0
         self.events_per_s = 0.0
+        self.completed_tokens = self.completed_reads = 0
         self.tick = False
 
     # ------------------------------------------------------------------ the run
@@ -297,7 +306,7 @@ class _ClosedLoop:
         self.ramp_end_ns = now + int(self.load.ramp_s * 1e9)
         step_ns = (self.ramp_end_ns - now) // self.concurrency
         self.due = [(now + i * step_ns, i) for i in range(self.concurrency)]
-        self.progress_ns, self.progress_events = now, 0
+        self.progress_ns, self.progress_events, self.progress_reads = now, 0, 0
         deadlines_ns = now
         while self.phase != "done":
             wait_s = max(min(self.due[0][0] if self.due else deadlines_ns, deadlines_ns) - now, 0)
@@ -361,7 +370,8 @@ class _ClosedLoop:
     def _report(self, now: int) -> None:
         elapsed_s = (now - self.progress_ns) / 1e9
         self.events_per_s = (self.events - self.progress_events) / elapsed_s
-        self.progress_ns, self.progress_events = now, self.events
+        reads_per_s = (self.reads - self.progress_reads) / elapsed_s
+        self.progress_ns, self.progress_events, self.progress_reads = now, self.events, self.reads
         self.tick = self.events_per_s >= _TICK_FROM_READS_PER_S and self._has_kernel_stamps()
         self.clock.update()
         self.check()
@@ -373,6 +383,9 @@ class _ClosedLoop:
                 failed=self.failed,
                 in_flight=sum(k.exchange is not None for k in self.clients),
                 events_per_s=self.events_per_s,
+                tokens_per_s=reads_per_s * self.completed_tokens / self.completed_reads
+                if self.completed_reads
+                else None,
             )
         )
 
@@ -547,12 +560,15 @@ class _ClosedLoop:
         exchange.end_ns = stamp
         client.exchange = None
         self.awaited.discard(exchange.request_id)
-        if b'"usage"' not in b"".join(exchange.bodies[-3:]):
+        tokens = _USAGE.search(b"".join(exchange.bodies[-3:]))
+        if tokens is None:
             # An error inside a 200 answer: `decode` names it; here it must not count or repeat
             # at full speed.
             self._pause(client)
             return
         self.completed += 1
+        self.completed_tokens += int(tokens[1])
+        self.completed_reads += len(exchange.stamps)
         if self.phase == "window" and stamp >= self.open_ns:
             self.completed_in_window += 1
         self._begin(client)

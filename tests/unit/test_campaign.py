@@ -1,0 +1,170 @@
+"""The config as dataclasses, its matrix, and what its digests depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.campaigns import CONFIG, campaign, config
+
+from crossover.campaign import Variant, load_campaign
+from crossover.errors import CampaignError
+
+
+def shuffled(value, draw: random.Random):
+    """The same config with the keys of every mapping in another order."""
+    if isinstance(value, dict):
+        keys = list(value)
+        draw.shuffle(keys)
+        return {k: shuffled(value[k], draw) for k in keys}
+    return value
+
+
+@pytest.fixture
+def base(tmp_path):
+    return campaign(tmp_path)
+
+
+@given(st.integers(0, 10_000))
+def test_no_order_of_keys_changes_a_digest(tmp_path_factory, seed):
+    folder = tmp_path_factory.getbasetemp()
+    one = campaign(folder)
+    other = load_campaign(shuffled(CONFIG, random.Random(seed)), "test.yaml", folder)
+    assert one.server_digests == other.server_digests
+    assert one.point_digests == other.point_digests
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"args": {"drafted-tokens": 2}},
+        {"env": {"A": "2"}},
+        {"devices": ["gpu0"]},
+        {"epoch": 2},
+    ],
+)
+def test_what_changes_a_server_changes_its_digest_and_no_other(tmp_path, base, change):
+    variants = config()["variants"]
+    variants["spec"] = {**variants["spec"], **change}
+    changed = campaign(tmp_path, variants=variants)
+    assert changed.server_digests["spec"] != base.server_digests["spec"]
+    assert changed.server_digests["plain"] == base.server_digests["plain"]
+    assert changed.point_digests == base.point_digests
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"startup_timeout_s": 5},
+        {"stop_grace_s": 5},
+        {"speculation": {"method": "ngram", "drafted_tokens": 3}},
+    ],
+)
+def test_what_does_not_change_a_measurement_changes_no_digest(tmp_path, base, change):
+    variants = config()["variants"]
+    variants["spec"] = {**variants["spec"], **change}
+    assert campaign(tmp_path, variants=variants).server_digests == base.server_digests
+
+
+@pytest.mark.parametrize("change", [{"max_tokens": 9}, {"temperature": 0.5}, {"ignore_eos": True}])
+def test_a_workload_changes_its_points_and_no_server(tmp_path, base, change):
+    workloads = config()["workloads"]
+    workloads["chat"] |= change
+    changed = campaign(tmp_path, workloads=workloads)
+    assert changed.point_digests != base.point_digests
+    assert changed.server_digests == base.server_digests
+
+
+@pytest.mark.parametrize("change", [{"ramp_s": 1}, {"steady": {"min_s": 9}}])
+def test_load_settings_change_the_points(tmp_path, base, change):
+    changed = campaign(tmp_path, load={**CONFIG["load"], **change})
+    assert changed.point_digests != base.point_digests
+
+
+@pytest.mark.parametrize("change", [{"concurrency": [1, 2]}, {"trials": 1}])
+def test_levels_and_trials_are_in_no_digest(tmp_path, base, change):
+    changed = campaign(tmp_path, load={**CONFIG["load"], **change})
+    assert changed.point_digests == base.point_digests
+    assert changed.server_digests == base.server_digests
+
+
+def test_the_content_of_a_prompt_file_counts_and_its_name_does_not(tmp_path, base):
+    workloads = config()["workloads"]
+    (tmp_path / "same.jsonl").write_bytes((tmp_path / "chat.jsonl").read_bytes())
+    workloads["chat"]["prompts"] = "same.jsonl"
+    assert load_campaign(config(workloads=workloads), "x", tmp_path).point_digests == (
+        base.point_digests
+    )
+    (tmp_path / "same.jsonl").write_text('{"prompt": "other"}\n')
+    assert load_campaign(config(workloads=workloads), "x", tmp_path).point_digests != (
+        base.point_digests
+    )
+
+
+def test_every_trial_is_one_session_of_each_variant_and_pairs_of_trials_mirror(base):
+    by_trial = {}
+    for session in base.sessions:
+        by_trial.setdefault(session.trial, []).append(session.variant)
+    assert [s.rank for s in base.sessions] == list(range(8))
+    for order in by_trial.values():
+        assert sorted(order) == ["plain", "spec"]
+    assert by_trial[2] == by_trial[1][::-1]
+    assert by_trial[4] == by_trial[3][::-1]
+
+
+def test_an_added_level_leaves_the_order_of_the_others(tmp_path, base):
+    more = campaign(tmp_path, load={**CONFIG["load"], "concurrency": [1, 2, 4, 16]})
+    for trial in range(1, 5):
+        kept = [p for p in more.points(trial) if p[1] != 2]
+        assert kept == base.points(trial)
+
+
+def test_the_order_of_levels_varies_between_trials(tmp_path):
+    load = {"concurrency": [1, 2, 4, 8, 16, 32], "trials": 20}
+    drawn = campaign(tmp_path, load=load)
+    first = Counter(drawn.points(trial)[0] for trial in range(1, 21))
+    assert len(first) >= 4
+
+
+def test_each_variant_is_compared_with_the_baseline_unless_told(tmp_path, base):
+    assert base.comparisons == (("spec", "plain"),)
+    told = campaign(tmp_path, analysis={"compare": [["plain", "spec"]]})
+    assert told.comparisons == (("plain", "spec"),)
+    with pytest.raises(CampaignError, match=r"analysis\.compare: 'spek' .*did you mean 'spec'"):
+        campaign(tmp_path, analysis={"compare": [["spek", "plain"]]})
+
+
+def test_a_variant_survives_the_way_through_json(base):
+    for variant in base.variants.values():
+        assert Variant.from_dict(json.loads(json.dumps(dataclasses.asdict(variant)))) == variant
+
+
+def test_a_variant_may_be_empty_and_takes_the_defaults(base):
+    assert base.variants["plain"].args == {"memory-ms": 4.0, "overhead-ms": 2.0}
+    assert base.variants["spec"].args == {
+        "memory-ms": 4.0,
+        "overhead-ms": 2.0,
+        "drafted-tokens": 3,
+    }
+
+
+def test_all_problems_of_a_file_are_told_at_once(tmp_path):
+    with pytest.raises(CampaignError) as caught:
+        load_campaign({"campaign": "x y", "variant": {}}, "mine.yaml", tmp_path)
+    text = str(caught.value)
+    assert "missing key" in text
+    assert "did you mean 'variants'" in text
+    assert "'x y' is not allowed" in text
+    assert all(line.startswith("mine.yaml: ") for line in text.splitlines())
+
+
+def test_an_api_key_is_named_never_written(tmp_path):
+    variants = {"plain": {}, "spec": {"api_key": "sk-12345"}}
+    with pytest.raises(CampaignError, match=r"api_key") as caught:
+        campaign(tmp_path, variants=variants)
+    assert "sk-12345" not in str(caught.value)
