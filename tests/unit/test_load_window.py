@@ -55,7 +55,8 @@ def test_cancelled_requests_are_estimated():
     assert found.count[found.estimated].sum() == pytest.approx(4)  # 8 bytes at 0.5 tokens a byte
     single = answer([1, 2], [4, 4], output_tokens=2)
     found = window.tokens_of([single, cut])
-    assert found.count[found.estimated].tolist() == [1, 1]
+    assert found.count.tolist() == [1, 1, 1, 1]
+    assert not found.estimated.any(), "one token an event is known, not estimated"
 
 
 def test_cancelled_requests_with_running_usage_are_known():

@@ -207,7 +207,8 @@ def test_too_short_a_window_is_invalid():
     ("changed", "limited"),
     [
         ({"queued_requests": 1.0}, True),
-        ({"running_requests": 1.0}, True),
+        ({"running_requests": 1.0}, False),
+        ({"running_requests": 0.5}, True),
         ({"queued_requests": None, "running_requests": None}, False),
     ],
 )

@@ -1,8 +1,10 @@
-"""Prompts for the workload `code`: small edits of a function that stands in the prompt.
+"""Prompts for the workload `code`: small edits of code that stands in the prompt.
 
-Such an answer repeats most of its prompt, which is what n-gram speculation drafts from. Functions
-and edits are written for this project; names and numbers are drawn, so that no two prompts are
-equal. The drawing is seeded: the same arguments give the same bytes.
+Such an answer repeats most of its prompt, which is what n-gram speculation drafts from. The default
+model copies such short lists of like lines reliably, where it rewrites longer functions at will, so
+that the few prompts of a short window are like all others. Code and edits are written for this
+project; names and numbers are drawn, so that no two prompts are equal. The drawing is seeded: the
+same arguments give the same bytes.
 
     python -m crossover.code_prompts > config/prompts/code.jsonl
 """
@@ -23,45 +25,36 @@ SEED = 1
 
 CODES = (
     """\
-def test_{noun}():
-    {noun} = {verb}_{noun}()
-    assert {noun}.{first} == {number}
-    assert {noun}.{second} == {another}
-    assert {noun}.{third} == {last}""",
+def {verb}_{noun}(old, new):
+    new.{first} = old.{first}
+    new.{second} = old.{second}
+    new.{third} = old.{third}
+    new.{fourth} = old.{fourth}
+    return new""",
     """\
-def test_{verb}_{noun}():
-    {noun} = {verb}_{noun}({number})
-    assert {noun}.{first} == {number}
-    assert {noun}.{second} > {another}
-    assert {noun}.{third} < {last}""",
+def {verb}_{noun}({noun}):
+    return {{
+        "{first}": {noun}.{first},
+        "{second}": {noun}.{second},
+        "{third}": {noun}.{third},
+        "{fourth}": {noun}.{fourth},
+    }}""",
     """\
-class {Noun}:
-    def __init__(self, {first}, {second}, {third}):
-        self.{first} = {first}
-        self.{second} = {second}
-        self.{third} = {third}""",
-    """\
-class {Noun}:
-    def {verb}(self, {first}, {second}, {third}):
-        self.{first} += {first}
-        self.{second} -= {second}
-        self.{third} *= {third}""",
-    """\
-def {verb}_{noun}({noun}, other):
-    {noun}.{first} = other.{first}
-    {noun}.{second} = other.{second}
-    {noun}.{third} = other.{third}
-    return {noun}""",
+def {verb}_{noun}({noun}):
+    print("{first}", {noun}.{first})
+    print("{second}", {noun}.{second})
+    print("{third}", {noun}.{third})
+    print("{fourth}", {noun}.{fourth})""",
 )
-"""Pieces of about 50 tokens."""
+"""Pieces of about 50 tokens, so that an answer of 48 is all code."""
 
 EDITS = (
-    "Rename `{first}` to `{new}`.",
     "Rename `{second}` to `{new}`.",
     "Rename `{third}` to `{new}`.",
     "Remove the line with `{second}`.",
+    "Remove the line with `{third}`.",
+    "Add a comment above the line with `{second}`.",
     "Add a comment above the line with `{third}`.",
-    "Add a one-line docstring.",
 )
 
 VERBS = (
@@ -105,18 +98,14 @@ def prompts(count: int = COUNT, seed: int = SEED) -> Iterator[str]:
 
 def _prompt(code: str, edit: str, draw: random.Random) -> str:
     noun = draw.choice(NOUNS)
-    first, second, third = draw.sample(FIELDS, 3)
-    number, another, last = draw.sample(range(10, 500), 3)
+    first, second, third, fourth = draw.sample(FIELDS, 4)
     names = {
         "verb": draw.choice(VERBS),
         "noun": noun,
-        "Noun": noun.capitalize(),
         "first": first,
         "second": second,
         "third": third,
-        "number": number,
-        "another": another,
-        "last": last,
+        "fourth": fourth,
         "new": draw.choice(NEW_NAMES),
     }
     return TEMPLATE.format(edit=edit.format(**names), code=code.format(**names))

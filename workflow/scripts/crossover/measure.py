@@ -431,20 +431,20 @@ def _concurrency_not_held(facts: _Facts) -> bool:
 
 
 def _queue_limited(facts: _Facts) -> bool:
-    """A tenth of the level, and at least one request, waited instead of running.
+    """At least one request waited all the time, and a tenth of the level; or more than one, and
+    a fifth of the level, had not even reached the engine (a front end that cannot keep up).
 
-    By at least 3 samples of the server's own gauges: between two steps of a batch a request
-    that has just come may be seen waiting, which is no limit.
+    By at least 3 samples of the server's own gauges. Between two steps of a batch a request that
+    has just come may be seen waiting, or not yet seen, which is no limit.
     """
 
     def sampled(name: str) -> bool:
         return sum(s.get(name) is not None for s in facts.samples) >= 3
 
     concurrency = facts.point["concurrency"]
-    tolerated = max(1.0, 0.1 * concurrency)
     queued, running = (facts.point[f"{name}_requests_mean"] for name in ("queued", "running"))
-    return (sampled("queued_requests") and queued >= tolerated) or (
-        sampled("running_requests") and concurrency - running >= tolerated
+    return (sampled("queued_requests") and queued >= max(1.0, 0.1 * concurrency)) or (
+        sampled("running_requests") and concurrency - running > max(1.0, 0.2 * concurrency)
     )
 
 
@@ -480,8 +480,10 @@ def _tokens_estimated(facts: _Facts) -> bool:
 
 
 def _events_merged(facts: _Facts) -> bool:
-    """More than 5 % of the events share their stamp with another one."""
-    return facts.over("merged_events", 0.05 * facts.point["events"])
+    """More than 5 % of the events share a stamp, and not because a step accepts several tokens."""
+    return not facts.point["drafted_tokens"] and facts.over(
+        "merged_events", 0.05 * facts.point["events"]
+    )
 
 
 def _cache_not_reset(facts: _Facts) -> bool:

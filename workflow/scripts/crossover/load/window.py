@@ -66,7 +66,7 @@ def tokens_of(answers: Sequence[Answer]) -> Tokens:
             tokens = [n * per_byte for n in answer.sizes]
         at_ns += answer.stamps_ns
         count += tokens
-        estimated += [not known] * len(tokens)
+        estimated += [not (known or single)] * len(tokens)
     order = np.argsort(np.asarray(at_ns, np.int64), kind="stable")
     return Tokens(
         np.asarray(at_ns, np.int64)[order],
