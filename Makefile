@@ -5,7 +5,7 @@ CORES    ?= 1
 PYTHON   ?= python3
 BIN      := .venv/bin
 
-.PHONY: help report plan test verify lint format setup lock clean-results
+.PHONY: help report plan unused test verify lint format setup lock
 
 help:             ## what there is to make
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ report: setup     ## run a campaign and render reports/crossover.html (CAMPAIGN=
 
 plan: setup       ## what a campaign will cost before it starts (CAMPAIGN=FILE)
 	@$(BIN)/python workflow/scripts/plan.py $(CAMPAIGN)
+
+unused: setup     ## results that no campaign file names any more (REMOVE=1 removes them)
+	@$(BIN)/python workflow/scripts/unused.py $(CAMPAIGN) $(if $(REMOVE),--remove)
 
 test: setup lint  ## lint and all tests that take minutes
 	$(BIN)/python -m pytest

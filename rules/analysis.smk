@@ -7,7 +7,10 @@ rule summarise_points:
         points=whole_points,
         stops=all_stops,
         folders=layout.make_point_folders(CAMPAIGN),
-        code=modules("summary.py"),
+        code=[
+            *modules("summary.py", "records.py", "server/session.py"),
+            "workflow/scripts/summarise_points.py",
+        ],
     output:
         points=f"{RESULTS}/points.parquet",
         requests=f"{RESULTS}/requests.parquet",
@@ -16,6 +19,9 @@ rule summarise_points:
         f"{LOGS}/summarise_points.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        # tracked: a level that is dropped changes the tables
+        points=whole_points(None),
     message:
         "put all points, requests and sessions into tables"
     script:
@@ -26,9 +32,12 @@ rule find_crossover:
     input:
         points=f"{RESULTS}/points.parquet",
         sessions=f"{RESULTS}/sessions.parquet",
-        code=modules(
-            "verdict*.py", "policy.py", "blocks.py", "reasons.py", "stats/*.py"
-        ),
+        code=[
+            *modules(
+                "verdict*.py", "policy.py", "blocks.py", "reasons.py", "stats/*.py"
+            ),
+            "workflow/scripts/find_crossover.py",
+        ],
     output:
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",

@@ -94,6 +94,11 @@ def server_spec(wildcards):
     return flow.Untracked(flow.server_spec(CAMPAIGN, session_of(wildcards)))
 
 
+def server_log(wildcards):
+    log = f"{LOGS}/{layout.SESSION_TEMPLATE}".format(**wildcards)
+    return flow.Untracked(f"{log}/server-{{session_id}}.log")
+
+
 def model_file(wildcards):
     """The model's file, where the campaign names one."""
     path = CAMPAIGN.model.path
@@ -101,13 +106,9 @@ def model_file(wildcards):
 
 
 def points_before_stop(wildcards):
-    """What a stop waits for: the points asked for, and those that are there already, so that
-    a level dropped from the config does not restart the server."""
     claim_folder()
-    asked = layout.points_of(CAMPAIGN, session_of(wildcards))
-    there = glob.glob(f"{SESSION}/*/*/concurrency~*/point.json".format(**wildcards))
-    known = [p for p in there if p.split("/")[-4] in CAMPAIGN.workloads]
-    return sorted({*(file for point in asked for file in point.files), *known})
+    points = layout.points_of(CAMPAIGN, session_of(wildcards))
+    return [file for point in points for file in point.files]
 
 
 # ------------------------------------------------------------------ of a point

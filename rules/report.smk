@@ -7,7 +7,16 @@ rule render_report:
         sessions=f"{RESULTS}/sessions.parquet",
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",
-        code=modules("report/*.py", "report/templates/*", "reasons.py", "records.py"),
+        code=[
+            *modules(
+                "report/*.py",
+                "report/templates/*",
+                "reasons.py",
+                "records.py",
+                "provenance.py",
+            ),
+            "workflow/scripts/render_report.py",
+        ],
     output:
         "reports/crossover.html",
     log:

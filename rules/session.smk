@@ -13,8 +13,7 @@ rule start_server:
     output:
         handle=temp(HANDLE),
     log:
-        job=f"{LOGS}/{layout.SESSION_TEMPLATE}/start_server.log",
-        server=f"{LOGS}/{layout.SESSION_TEMPLATE}/server.log",
+        f"{LOGS}/{layout.SESSION_TEMPLATE}/start_server.log",
     priority: start_priority
     conda:
         "../envs/workflow.yaml"
@@ -23,11 +22,12 @@ rule start_server:
     params:
         run=flow.Script("start_server.py"),
         spec=server_spec,
+        server_log=server_log,
     message:
         "start {wildcards.variant}, trial {wildcards.trial}"
     shell:
         "{params.run} {params.spec:q} --handle {output.handle}"
-        " --server-log {log.server} > {log.job} 2>&1"
+        " --server-log {params.server_log:q} > {log} 2>&1"
 
 
 rule check_health:
@@ -96,6 +96,7 @@ rule stop_server:
 
 
 onstart:
+    claim_folder()
     flow.let_sigterm_through()
     with plain_errors():
         flow.check_can_run(CAMPAIGN)

@@ -53,6 +53,22 @@ def test_a_removed_level_measures_nothing(workflow: Workflow):
     assert workflow.plan() == SUMMARY
 
 
+def test_a_removed_workload_measures_nothing(workflow: Workflow):
+    workflow.config["workloads"].pop("code")
+    workflow.write_config()
+    assert workflow.plan() == SUMMARY
+
+
+def test_results_of_other_settings_are_never_written_over(workflow: Workflow):
+    before = {p: (p / "point.json").read_bytes() for p in workflow.points("code/*/*")}
+    workflow.config["workloads"]["code"]["max_tokens"] = 6
+    workflow.write_config()
+    workflow.run("-c1", "reports/crossover.html")
+    workflow.run("-c1", "-F", "reports/crossover.html")
+    for point, content in before.items():
+        assert (point / "point.json").read_bytes() == content
+
+
 def test_an_added_trial_is_a_session_of_every_variant(workflow: Workflow):
     workflow.config["load"]["trials"] = 3
     workflow.write_config()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.campaigns import CONFIG, campaign, config
 
-from crossover.campaign import Variant, load_campaign
+from crossover.campaign import Variant, load_campaign, missing_in_shell
 from crossover.errors import CampaignError
 
 
@@ -168,3 +168,55 @@ def test_an_api_key_is_named_never_written(tmp_path):
     with pytest.raises(CampaignError, match=r"api_key") as caught:
         campaign(tmp_path, variants=variants)
     assert "sk-12345" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"env": {"HF_TOKEN": "hf_12345"}},
+        {"env": {"AWS_SECRET_ACCESS_KEY": "hf_12345"}},
+        {"args": {"api-key": "hf_12345"}},
+        {
+            "engine": "openai",
+            "args": None,
+            "command": ["serve", "--port", "{port}", "--api-key", "hf_12345"],
+        },
+        {"engine": "openai", "args": None, "command": ["serve", "{port}", "--auth-token=hf_12345"]},
+        {"engine": "openai", "args": None, "url": "http://user:hf_12345@127.0.0.1:1"},
+    ],
+)
+def test_a_secret_that_is_written_into_the_file_is_refused(tmp_path, variant):
+    defaults = {"engine": "simulated"}
+    variant = {k: v for k, v in variant.items() if v is not None}
+    with pytest.raises(CampaignError) as caught:
+        campaign(tmp_path, defaults=defaults, variants={"plain": {}, "spec": variant})
+    assert "hf_12345" not in str(caught.value)
+
+
+def test_a_secret_of_the_shell_stays_a_name_until_the_server_starts(tmp_path, monkeypatch):
+    command = ["serve", "--port", "{port}", "--api-key", "${MY_KEY}"]
+    variants = {"plain": {}, "spec": {"engine": "openai", "command": command}}
+    found = campaign(tmp_path, defaults={"engine": "simulated"}, variants=variants)
+    assert missing_in_shell(found.variants["spec"]) == ["MY_KEY"]
+    before = found.server_digests
+    monkeypatch.setenv("MY_KEY", "sk-1")
+    assert missing_in_shell(found.variants["spec"]) == []
+    again = campaign(tmp_path, defaults={"engine": "simulated"}, variants=variants)
+    assert again.server_digests == before
+    assert "sk-1" not in repr(again)
+
+
+def test_one_number_has_one_spelling(tmp_path, base):
+    workloads = config()["workloads"]
+    workloads["chat"] |= {"temperature": 0, "max_tokens": 8.0}
+    load = {**CONFIG["load"], "ramp_s": 3.0, "trials": 4.0, "concurrency": [1.0, 4, 16]}
+    spelled = campaign(tmp_path, workloads=workloads, load=load)
+    assert spelled.point_digests == base.point_digests
+    assert spelled.load.concurrency == (1, 4, 16)
+    assert isinstance(spelled.load.trials, int)
+
+
+def test_a_key_that_an_engine_does_not_take_is_refused(tmp_path):
+    variants = {"plain": {}, "spec": {"binary": "llama-server"}}
+    with pytest.raises(CampaignError, match=r"variants\.spec\.binary: engine simulated"):
+        campaign(tmp_path, variants=variants)

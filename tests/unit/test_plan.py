@@ -86,3 +86,21 @@ def test_a_run_knows_where_it_stands(planned, tmp_path):
     assert now.done == 2
     assert now.eta_s == pytest.approx(100, rel=0.1)
     assert Standing.read("nothing.json") is None
+
+
+def test_results_that_no_file_names_are_found_outermost_first(planned, tmp_path):
+    from crossover.unused import unused
+
+    for point in layout.points(planned):
+        measure(point, 1.0)
+    (layout.session_folder(planned, planned.sessions[0]) / "sessions").mkdir()
+    assert list(unused([planned])) == []
+    load = {**CONFIG["load"], "concurrency": [1, 4], "trials": 2}
+    variants = {"plain": {}, "spec": {"args": {"drafted-tokens": 2}}}
+    now = campaign(tmp_path, load=load, variants=variants)
+    found = {str(path) for path in unused([now])}
+    old_server = f"results/test/spec/{planned.server_digests['spec']}"
+    assert old_server in found
+    assert not any(path.startswith(f"{old_server}/") for path in found)
+    old_points = planned.point_digests["chat"]
+    assert any(path.endswith(f"/chat/{old_points}") for path in found)

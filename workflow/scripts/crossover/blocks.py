@@ -24,6 +24,9 @@ class Launch:
     host: str | None = None
     boot_id: str | None = None
     engine_version: str | None = None
+    model_fingerprint: str | None = None
+    is_start_of_ours: bool | None = None
+    """False: the server was running already, so that this is no fresh start"""
     started_at: float | None = None
     """Unix seconds"""
 
@@ -42,6 +45,8 @@ class Launch:
             host=known("host"),
             boot_id=known("boot_id"),
             engine_version=known("engine_version"),
+            model_fingerprint=known("model_fingerprint"),
+            is_start_of_ours=known("is_start_of_ours"),
             started_at=known("session_started_at"),
         )
 
@@ -96,7 +101,7 @@ def caveats(
                 f"To measure both again, give them a new `epoch` in the campaign file.",
             }
         )
-    if versions := _versions(blocks, variant, baseline):
+    if versions := _values(blocks, variant, baseline, "engine_version"):
         found.append(
             {
                 "code": "engine_version_differs",
@@ -104,18 +109,34 @@ def caveats(
                 "the difference may be the engine's, not the variant's.",
             }
         )
+    if files := _values(blocks, variant, baseline, "model_fingerprint"):
+        found.append(
+            {
+                "code": "model_differs",
+                "text": f"The model's file is not the same throughout (size and digest {files}): "
+                "give both variants a new `epoch` to measure them on one file.",
+            }
+        )
+    if running := sorted({one.variant for one in blocks if one.is_start_of_ours is False}):
+        found.append(
+            {
+                "code": "server_not_restarted",
+                "text": f"The server of {' and '.join(running)} ran already and was not restarted "
+                "between trials: what one start differs from the next is not in the intervals.",
+            }
+        )
     return found
 
 
-def _versions(blocks: Iterable[Launch], variant: str, baseline: str) -> str | None:
-    """The engine versions of the arms in words, if there is more than one."""
-    versions = {
-        arm: sorted({one.engine_version for one in blocks if one.variant == arm} - {None})
+def _values(blocks: Iterable[Launch], variant: str, baseline: str, fact: str) -> str | None:
+    """The values of a fact of the arms in words, if there is more than one."""
+    known = {
+        arm: sorted({getattr(one, fact) for one in blocks if one.variant == arm} - {None})
         for arm in (baseline, variant)
     }
-    if len({version for arm in versions.values() for version in arm}) < 2:
+    if len({value for arm in known.values() for value in arm}) < 2:
         return None
-    return "; ".join(f"{arm}: {', '.join(known) or 'unknown'}" for arm, known in versions.items())
+    return "; ".join(f"{arm}: {', '.join(values) or 'unknown'}" for arm, values in known.items())
 
 
 def _trials_apart(

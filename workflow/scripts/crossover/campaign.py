@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,16 @@ SCHEMA_PATH = Path(__file__).parents[3] / "config" / "campaign.schema.yaml"
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys: equal configs give equal strings, whatever the order of keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    """JSON with sorted keys and one spelling a number: equal configs give equal strings."""
+    return json.dumps(_one_spelling(value), sort_keys=True, separators=(",", ":"))
+
+
+def _one_spelling(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _one_spelling(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_one_spelling(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def digest(value: Any) -> str:
@@ -237,7 +246,9 @@ class Campaign:
 # ------------------------------------------------------------------ values from the shell
 
 _FROM_SHELL = re.compile(r"\$\{(\w+)\}")
-_NAMES_A_SECRET = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(^|[-_])(\w*key|token|secret|password|passwd|auth|credentials?)$", re.IGNORECASE
+)
 
 
 def from_shell(value: str) -> str:
@@ -245,16 +256,36 @@ def from_shell(value: str) -> str:
     return _FROM_SHELL.sub(lambda match: os.environ[match[1]], value)
 
 
-def takes_from_shell(value: str) -> bool:
-    """Whether `value` holds a `${NAME}`, which must not be shown expanded."""
-    return bool(_FROM_SHELL.search(value))
-
-
-def secrets_missing(variant: Variant) -> list[str]:
+def missing_in_shell(variant: Variant) -> list[str]:
     """Names that the variant takes from an environment which does not have them."""
-    values = [*variant.env.values(), variant.api_key or ""]
+    command = engines.get(variant.engine).command(variant, variant.model) or []
+    values = [*variant.env.values(), *command, variant.api_key or ""]
     names = {name for value in values for name in _FROM_SHELL.findall(value)}
     return sorted(names - set(os.environ))
+
+
+def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> None:
+    """Raise CampaignError for a (name, value) that writes a secret instead of naming it."""
+    for name, value in words:
+        if (
+            isinstance(value, str)
+            and _SECRET.search(name)
+            and not _FROM_SHELL.search(value)
+            and not _is_number(value)
+        ):
+            variable = re.sub(r"\W", "_", name.strip("-")).upper()
+            raise CampaignError(
+                f"{where}.{name}: a secret is written into the file; write ${{{variable}}} "
+                f"instead and export {variable} in the shell"
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 # ------------------------------------------------------------------ reading and checking
@@ -264,6 +295,21 @@ def secrets_missing(variant: Variant) -> list[str]:
 def schema() -> dict[str, Any]:
     """The JSON schema of a campaign file."""
     return yaml.safe_load(SCHEMA_PATH.read_text())
+
+
+def read_campaign(file: str) -> Campaign:
+    """The campaign in a YAML file.
+
+    Raises:
+        CampaignError: the file is not there, is not YAML, or see `load_campaign`.
+    """
+    try:
+        config = yaml.safe_load(Path(file).read_text())
+    except OSError as error:
+        raise CampaignError(f"cannot read {file}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise CampaignError(f"{file} is not YAML: {error}") from None
+    return load_campaign(config, file)
 
 
 def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = ".") -> Campaign:
@@ -277,7 +323,8 @@ def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = "."
     Raises:
         CampaignError: names the file, the key, the value and what is allowed.
     """
-    config = json.loads(json.dumps(config))  # plain types, whatever the loader made
+    # plain types, whatever the loader made: YAML turns 2026-12-02 into a date
+    config = _one_spelling(json.loads(json.dumps(config, default=str)))
     problems = list(_problems(config))
     if problems:
         raise CampaignError("\n".join(f"{source}: {p}" for p in problems))
@@ -340,12 +387,15 @@ def _variant(name: str, spec: dict[str, Any], model: Model) -> Variant:
             f"{_nearest(str(engine), engines.ENGINES)}; allowed: {', '.join(engines.ENGINES)}"
         )
     variant = Variant.from_dict({**spec, "name": name, "model": asdict(model)})
-    for key, value in variant.env.items():
-        if _NAMES_A_SECRET.search(key) and not takes_from_shell(value):
-            raise CampaignError(
-                f"variants.{name}.env.{key}: a secret is written into the file; write "
-                f"${{{key}}} instead and export {key} in the shell"
-            )
+    words = variant.command or ()
+    flags = [(flag, value) for flag, value in itertools.pairwise(words) if flag.startswith("-")]
+    flags += [tuple(word.split("=", 1)) for word in words if word.startswith("-") and "=" in word]
+    _refuse_written_secrets(f"variants.{name}.env", variant.env.items())
+    _refuse_written_secrets(f"variants.{name}.args", variant.args.items())
+    _refuse_written_secrets(f"variants.{name}.command", flags)
+    for key in ("command", "binary", "url"):
+        if getattr(variant, key) is not None and key not in engines.get(engine).takes:
+            raise CampaignError(f"variants.{name}.{key}: engine {engine} does not take it")
     try:
         engines.get(engine).command(variant, model)
     except CampaignError as error:
@@ -409,11 +459,12 @@ def _problem(error: jsonschema.ValidationError) -> str:
     if error.validator == "required":
         missing = [k for k in error.validator_value if k not in error.instance]
         return f"{where}: missing key {', '.join(map(repr, missing))}"
-    if error.absolute_path and _NAMES_A_SECRET.search(str(error.absolute_path[-1])):
+    if error.absolute_path and _SECRET.search(str(error.absolute_path[-1])):
         return f"{where}: the value, not shown here, is not allowed; {error.schema.get('description', 'give a string')}"
     if error.validator in ("pattern", "propertyNames"):
         allowed = error.schema.get("description", error.schema.get("pattern", ""))
-        return f"{where}: {error.instance!r} is not allowed; {allowed}"
+        shown = re.sub(r"//[^/]*@", "//(hidden)@", repr(error.instance))
+        return f"{where}: {shown} is not allowed; {allowed}"
     described = error.schema.get("description")
     return f"{where}: {error.message}" + (f" ({described})" if described else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections import Counter
@@ -128,7 +129,8 @@ def measure_point(
                 ) from error
             raise
     answers = [decode(exchange) for exchange in run.exchanges]
-    return _measured(where, run, answers, readings, cache_reset, samples)
+    fixed_length = workload.max_tokens if workload.ignore_eos else None
+    return _measured(where, run, answers, readings, cache_reset, samples, fixed_length)
 
 
 # ---------------------------------------------------------------------- beside the load
@@ -193,6 +195,7 @@ def _measured(
     readings: _Readings,
     cache_reset: bool | None,
     samples: Samples,
+    fixed_length: int | None,
 ) -> MeasuredPoint:
     tokens = window.tokens_of(answers)
     window_ns = _steady_window(run, answers, tokens, where["concurrency"])
@@ -214,7 +217,7 @@ def _measured(
             [(row["sent_s"], row["end_s"]) for row in rows], start_s, end_s
         )
     point |= _of_samples(known)
-    facts = _Facts(point, rows, tokens, window_ns, known)
+    facts = _Facts(point, rows, tokens, window_ns, known, fixed_length)
     point["invalid_reasons"] = [name for name, holds in INVALID.items() if holds(facts)]
     point["warnings"] = [name for name, holds in WARNINGS.items() if holds(facts)]
     point["valid"] = not point["invalid_reasons"]
@@ -377,13 +380,16 @@ def _of_samples(known: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the rules below look at. `samples`: those inside the window."""
+    """What the rules below look at. `samples`: those inside the window; `fixed_length`: tokens
+    that every answer was to have, None where answers end by themselves.
+    """
 
     point: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     tokens: window.Tokens
     window_ns: tuple[int, int] | None
     samples: Sequence[Mapping[str, float | None]]
+    fixed_length: int | None
 
     def over(self, column: str, limit: float) -> bool:
         value = self.point[column]
@@ -431,20 +437,21 @@ def _concurrency_not_held(facts: _Facts) -> bool:
 
 
 def _queue_limited(facts: _Facts) -> bool:
-    """At least one request waited all the time, and a tenth of the level; or more than one, and
-    a fifth of the level, had not even reached the engine (a front end that cannot keep up).
+    """In most samples a request waited, and a tenth of the level; or more than one, and a fifth
+    of the level, had not even reached the engine (a front end that cannot keep up).
 
     By at least 3 samples of the server's own gauges. Between two steps of a batch a request that
     has just come may be seen waiting, or not yet seen, which is no limit.
     """
 
-    def sampled(name: str) -> bool:
-        return sum(s.get(name) is not None for s in facts.samples) >= 3
+    def usual(name: str) -> float | None:
+        values = [s[name] for s in facts.samples if s.get(name) is not None]
+        return statistics.median(values) if len(values) >= 3 else None
 
     concurrency = facts.point["concurrency"]
-    queued, running = (facts.point[f"{name}_requests_mean"] for name in ("queued", "running"))
-    return (sampled("queued_requests") and queued >= max(1.0, 0.1 * concurrency)) or (
-        sampled("running_requests") and concurrency - running > max(1.0, 0.2 * concurrency)
+    queued, running = usual("queued_requests"), usual("running_requests")
+    return (queued is not None and queued >= max(1.0, 0.1 * concurrency)) or (
+        running is not None and concurrency - running > max(1.0, 0.2 * concurrency)
     )
 
 
@@ -486,6 +493,19 @@ def _events_merged(facts: _Facts) -> bool:
     )
 
 
+def _lengths_vary(facts: _Facts) -> bool:
+    """Answers were to have max_tokens and have not: cancelling those in flight favours short ones."""
+    lengths = {row["output_tokens"] for row in facts.rows if row["status"] == "ok"}
+    return facts.fixed_length is not None and bool(lengths - {facts.fixed_length})
+
+
+def _queue_unknown(facts: _Facts) -> bool:
+    """The server tells neither queue nor running requests: a cap would go unseen."""
+    return facts.point["queued_requests_mean"] is None and (
+        facts.point["running_requests_mean"] is None
+    )
+
+
 def _cache_not_reset(facts: _Facts) -> bool:
     """The server has a route for it and did not confirm."""
     return facts.point["cache_reset"] is False
@@ -510,6 +530,8 @@ WARNINGS: Mapping[str, Callable[[_Facts], bool]] = {
     "stationarity_unknown": _stationarity_unknown,
     "tokens_estimated": _tokens_estimated,
     "events_merged": _events_merged,
+    "lengths_vary": _lengths_vary,
+    "queue_unknown": _queue_unknown,
     "cache_not_reset": _cache_not_reset,
     "prompts_cached": _prompts_cached,
     "user_stamps": _user_stamps,

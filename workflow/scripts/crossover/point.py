@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ def measure_to(
             f"{where['variant']} is not up in this run: ask for the report or for a session's "
             "stopped.json, which bring its server up, not for a point alone"
         )
+    _check_path(folder, spec["digests"])
     alive = _liveness(handle)
     if ended := alive():
         raise ServerDiedError(ended)
@@ -70,7 +72,7 @@ def measure_to(
         model=variant.model,
         load=Load(**load),
         seed=spec["seed"],
-        prompts=read_prompts(Path(workload.prompts).read_bytes(), workload.prompts),
+        prompts=_prompts(workload),
         samples=lambda start_s, end_s: session.samples(handle.samples, start_s, end_s),
         on_progress=lambda progress: terminal.show(_line(title, standing, progress)),
         server_alive=alive,
@@ -84,6 +86,26 @@ def measure_to(
     write_json(row, folder / "point.json")
     terminal.say(_result(title, row))
     return row
+
+
+def _check_path(folder: Path, digests: dict[str, Any]) -> None:
+    """Refuse to write under a path that stands for other settings than today's."""
+    if folder.parent.name != digests["point_digest"] or (
+        folder.parents[3].name != digests["server_digest"]
+    ):
+        raise MeasurementError(
+            f"{folder} holds a point of other settings than the campaign's; "
+            "ask for the report, not for this file"
+        )
+
+
+def _prompts(workload: Workload) -> list[str]:
+    content = Path(workload.prompts).read_bytes()
+    if hashlib.sha256(content).hexdigest() != workload.prompts_sha256:
+        raise MeasurementError(
+            f"{workload.prompts} was edited since this run began; run the same command again"
+        )
+    return read_prompts(content, workload.prompts)
 
 
 def _liveness(handle: Handle) -> Callable[[], str | None]:

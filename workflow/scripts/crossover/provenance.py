@@ -1,4 +1,4 @@
-"""Where a result comes from: machine, versions, commit, model file; and what must not be told."""
+"""Where a result comes from: machine, versions, commit, model file, campaign."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import importlib.metadata
 import json
 import os
 import platform
-import re
 import shlex
 import socket
 import subprocess
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from crossover.campaign import Campaign
 
 _PACKAGES = ("snakemake", "pandas", "pyarrow", "httpx", "httptools", "numpy", "scipy", "altair")
-_SECRET_FLAG = re.compile(r"--?(.*[-_])?(api[-_]?key|hf[-_]token|secret|password)", re.IGNORECASE)
-HIDDEN = "(hidden)"
 
 
 def commit() -> str | None:
@@ -115,23 +111,6 @@ def fingerprint(path: str | None) -> str | None:
         file.seek(max(0, size - 2**20))
         digest.update(file.read(2**20))
     return f"{size}:{digest.hexdigest()[:16]}"
-
-
-def redacted(command: Sequence[str] | None) -> list[str] | None:
-    """A command without the values of flags that name a secret."""
-    if command is None:
-        return None
-    shown, hide = [], False
-    for word in command:
-        flag, equals, _ = word.partition("=")
-        if hide:
-            shown.append(HIDDEN)
-        elif equals and _SECRET_FLAG.fullmatch(flag):
-            shown.append(f"{flag}={HIDDEN}")
-        else:
-            shown.append(word)
-        hide = not hide and bool(_SECRET_FLAG.fullmatch(word))
-    return shown
 
 
 def _output(command: list[str], folder: Path) -> str:

@@ -16,6 +16,8 @@ CODES = {
     "stationarity_unknown": "too few arrivals to tell whether the throughput was steady",
     "tokens_estimated": "many tokens are estimated: their requests were cancelled without usage",
     "events_merged": "many tokens arrived in one read and share a time stamp",
+    "lengths_vary": "answers were to have a fixed length and have not: the server ignores ignore_eos",
+    "queue_unknown": "the server does not tell how many requests run or wait",
     "cache_not_reset": "the server did not confirm that its prefix cache was emptied",
     "prompts_cached": "most prompt tokens came from a cache although all prompts are unique",
     "user_stamps": "arrival times are the client's, not the kernel's",

@@ -168,10 +168,14 @@ SESSIONS = (
     Column("rank", pa.int32(), "planned place in the campaign's order"),
     Column("engine", pa.string(), "kind of server"),
     Column(
-        "command", pa.list_(pa.string()), "as started, secrets redacted; null: endpoint not ours"
+        "command",
+        pa.list_(pa.string()),
+        "as started, ${NAME} not filled in; null: endpoint not ours",
     ),
     Column(
-        "env", pa.map_(pa.string(), pa.string()), "variables set for the server, secrets redacted"
+        "env",
+        pa.map_(pa.string(), pa.string()),
+        "variables set for the server, ${NAME} not filled in",
     ),
     Column("devices", pa.list_(pa.string()), "devices held"),
     Column("model_name", pa.string(), "name asked for"),

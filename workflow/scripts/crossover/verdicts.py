@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from crossover.campaign import Campaign
 
-SESSION_FACTS = ("host", "boot_id", "engine_version")
+SESSION_FACTS = ("host", "boot_id", "engine_version", "model_fingerprint")
 
 
 def judge(
@@ -29,6 +29,7 @@ def judge(
     facts = sessions[["session_id", "started_at", *SESSION_FACTS]].rename(
         columns={"started_at": "session_started_at"}
     )
+    facts["is_start_of_ours"] = sessions["command"].notna()
     points = points.merge(facts, on="session_id", how="left", validate="many_to_one")
     found = [
         find_verdict(

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crossover import engines
-from crossover.campaign import PROTOCOL, Campaign, Session, canonical, digest, secrets_missing
+from crossover import engines, layout
+from crossover.campaign import PROTOCOL, Campaign, Session, canonical, digest, missing_in_shell
 from crossover.errors import CampaignError, CrossoverError, EngineError
 from crossover.server import processes
 from crossover.server.session import Handle
@@ -30,14 +30,14 @@ _SCRIPTS = Path(__file__).resolve().parents[1]
 class Untracked:
     """A parameter that triggers no rerun: Snakemake records built-in types only.
 
-    A result's path says what it depends on. In a shell command it stands as canonical JSON.
+    A result's path says what it depends on. In a shell command it stands as it is if it is text, else as canonical JSON.
     """
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def __str__(self) -> str:
-        return canonical(self.value)
+        return self.value if isinstance(self.value, str) else canonical(self.value)
 
 
 class Script(Untracked):
@@ -97,12 +97,14 @@ def config_source(files: Iterable[str | Path]) -> str:
 
 
 def check_model(campaign: Campaign, made_by_rule: str) -> None:
-    """Refuse a model path where nothing is and which no rule makes.
+    """Refuse a model path where nothing is and which no rule makes, if it is needed.
 
     Raises:
         CampaignError: names the path.
     """
     path = campaign.model.path
+    if all(point.is_done for point in layout.points(campaign)):
+        return
     if path and not Path(path).exists() and not re.fullmatch(made_by_rule, path):
         raise CampaignError(
             f"model.path: there is no {path!r}; give a file or folder that exists, or leave "
@@ -113,18 +115,22 @@ def check_model(campaign: Campaign, made_by_rule: str) -> None:
 def check_can_run(campaign: Campaign) -> None:
     """Refuse a run whose servers cannot start, before anything is started.
 
+    Asks only of variants that have something to measure: a report is rendered without engines.
+
     Raises:
         CrossoverError: an engine is not installed, or a `${NAME}` is not set; all of them.
     """
     problems = []
-    for name, variant in campaign.variants.items():
+    due = {p.session.variant for p in layout.points(campaign) if not p.is_done}
+    for name in sorted(due):
+        variant = campaign.variants[name]
         try:
             engines.get(variant.engine).check_installed(variant)
         except EngineError as error:
             problems.append(f"variants.{name}: {error}")
         problems += [
             f"variants.{name}: ${{{secret}}} is not set in this shell; export {secret} first"
-            for secret in secrets_missing(variant)
+            for secret in missing_in_shell(variant)
         ]
     if problems:
         raise CrossoverError("\n".join(problems))
@@ -144,10 +150,10 @@ def owner() -> str:
 
 
 def drop_stale_handles(paths: Iterable[str | Path]) -> None:
-    """Remove handles of servers that are no more: their run was killed."""
+    """Remove handles of servers whose run is gone: they have ended, or are ending."""
     for path in map(Path, paths):
         handle = Handle.read(path)
-        if handle is None or not processes.is_alive(handle.supervisor):
+        if handle is None or not all(map(processes.is_alive, (handle.supervisor, handle.owner))):
             path.unlink(missing_ok=True)
 
 
@@ -156,7 +162,7 @@ def stop_own_servers(paths: Iterable[str | Path]) -> None:
     for path in map(Path, paths):
         handle = Handle.read(path)
         if handle is not None and handle.owner == owner():
-            processes.stop(handle.supervisor, grace_s=60.0)
+            processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
             path.unlink(missing_ok=True)
 
 

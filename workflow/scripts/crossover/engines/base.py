@@ -70,6 +70,8 @@ class Engine(ABC):
 
     name: ClassVar[str]
     health_path: ClassVar[str | None] = "/health"
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """Which of the variant's keys `command`, `binary` and `url` mean something to it."""
 
     @abstractmethod
     def command(self, variant: Variant, model: Model) -> list[str] | None:

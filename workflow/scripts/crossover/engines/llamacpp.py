@@ -1,8 +1,9 @@
 """llama.cpp: the xllamacpp wheel's server, or a native `llama-server` named as `binary:`.
 
-Measured with b11549: the counters of tokens and of speculation move when a request ends, also
-when it ends because the client went away, and then by what was generated until then. Over a
-window they are off by the requests in flight at its edges, over a drained point they are exact.
+Measured with b11549: prompt tokens are counted when a prompt has been computed, output tokens and
+all of speculation when the request ends – also when it ends because the client went away, and then
+what was generated until then. Over a window they are off by the requests in flight at its edges,
+over a drained point they are exact.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import importlib.util
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from crossover.engines import prometheus
+from crossover.engines import llamacpp_server, prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
 from crossover.engines.flags import flags
 from crossover.errors import CampaignError, EngineError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from crossover.campaign import Model, Variant, Workload
 
 OWN_FLAGS = ("model", "alias", "host", "port")
+OWN_SHORT_FLAGS = ("m", "a")
 """Flags that `command` sets itself."""
 
 DRAFT_LENGTHS = {
@@ -39,6 +41,7 @@ class LlamaCpp(Engine):
     """llama.cpp's HTTP server; a client above its `--parallel` slots waits in its queue."""
 
     name = "llamacpp"
+    takes = frozenset({"binary"})
 
     def command(self, variant: Variant, model: Model) -> list[str]:
         """The server's command, with `{port}`, `{model}` and the like left open.
@@ -46,14 +49,8 @@ class LlamaCpp(Engine):
         Raises:
             CampaignError: the variant sets what the workflow sets, or the model has no file.
         """
-        for key in ("command", "url"):
-            if getattr(variant, key) is not None:
-                raise CampaignError(
-                    f"{key}: {getattr(variant, key)!r} is given, but engine llamacpp makes its own "
-                    "command; use `binary` for a native llama-server, or engine openai"
-                )
         for key in variant.args:
-            if key.lstrip("-") in OWN_FLAGS:
+            if key.lstrip("-") in (*OWN_FLAGS, *OWN_SHORT_FLAGS):
                 raise CampaignError(
                     f"args: {key!r} is set by the workflow; leave it out, the model is `model:`"
                 )
@@ -64,11 +61,14 @@ class LlamaCpp(Engine):
         server = (
             [variant.binary] if variant.binary else ["{python}", "{engines}/llamacpp_server.py"]
         )
+        given = flags(variant.args)
+        if not variant.binary and (wrong := llamacpp_server.problem(["--model", "", *given])):
+            raise CampaignError(f"args: {wrong}")
         return [
             *server,
             *("--model", "{model}", "--alias", "{model_name}"),
             *("--host", "127.0.0.1", "--port", "{port}", "--metrics", "--slots"),
-            *flags(variant.args),
+            *given,
         ]
 
     def check_installed(self, variant: Variant) -> None:
@@ -76,12 +76,12 @@ class LlamaCpp(Engine):
         if variant.binary:
             if shutil.which(variant.binary) is None:
                 raise EngineError(
-                    f"{variant.name}: binary {variant.binary!r} is no program that can be run "
+                    f"binary: {variant.binary!r} is no program that can be run "
                     "here; give the path of a llama-server, or leave `binary` out for the wheel"
                 )
         elif importlib.util.find_spec("xllamacpp") is None:
             raise EngineError(
-                f"{variant.name}: xllamacpp is not installed; "
+                "xllamacpp is not installed; "
                 "pip install xllamacpp==2026.10.11549, or name a llama-server as `binary`"
             )
 
@@ -160,7 +160,12 @@ class LlamaCpp(Engine):
         if length is None:
             return super().drafted_tokens(variant)
         flag, default = length
-        return int(variant.args.get(flag, default))
+        try:
+            return int(variant.args.get(flag, default))
+        except ValueError:
+            raise CampaignError(
+                f"args.{flag}: {variant.args[flag]!r} is no number of tokens"
+            ) from None
 
 
 def _speculates(http: httpx.Client) -> bool | None:

@@ -10,6 +10,8 @@ Exit status: 0 after TERM or INT, 2 for arguments that cannot be served.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import signal
 import sys
@@ -186,6 +188,7 @@ def parser() -> argparse.ArgumentParser:
         prog="llamacpp_server.py",
         description="llama.cpp's HTTP server from the xllamacpp wheel.",
         allow_abbrev=False,
+        add_help=False,
         argument_default=argparse.SUPPRESS,
     )
     for names, (convert, _) in VALUES.items():
@@ -202,6 +205,16 @@ def parse(argv: Sequence[str]) -> dict[str, Any]:
         SystemExit: status 2 and a message, for a flag or value that cannot be used.
     """
     arguments = parser()
+    values = _known(arguments, argv)
+    for key in ("model", "spec-draft-model"):
+        if key in values and not Path(values[key]).is_file():
+            arguments.error(
+                f"--{key}: there is no file {values[key]!r}; give the path of a GGUF file"
+            )
+    return values
+
+
+def _known(arguments: argparse.ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
     given, unknown = arguments.parse_known_args(argv)
     if unknown:
         arguments.error(
@@ -209,13 +222,18 @@ def parse(argv: Sequence[str]) -> dict[str, Any]:
             f"{', '.join(names[0] for names in [*VALUES, *SWITCHES])}; a native llama-server "
             "takes all of its own: name it as `binary:` of the variant"
         )
-    values = vars(given)
-    for key in ("model", "spec-draft-model"):
-        if key in values and not Path(values[key]).is_file():
-            arguments.error(
-                f"--{key}: there is no file {values[key]!r}; give the path of a GGUF file"
-            )
-    return values
+    return vars(given)
+
+
+def problem(argv: Sequence[str]) -> str | None:
+    """What is wrong with a command line, before there is a model file; None: nothing."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            _known(parser(), argv)
+    except SystemExit:
+        return said.getvalue().strip().rpartition("error: ")[2]
+    return None
 
 
 def parameters(values: dict[str, Any]) -> Any:

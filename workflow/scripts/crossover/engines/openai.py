@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from crossover.engines import prometheus
@@ -18,6 +19,7 @@ class OpenAI(Engine):
     """`variant.url` names a running server; `variant.command` starts one that we also stop."""
 
     name = "openai"
+    takes = frozenset({"command", "url"})
     # the protocol knows no health route: only our own streamed request shows that it is ready
     health_path = None
 
@@ -48,6 +50,14 @@ class OpenAI(Engine):
                 "on the port that it is given there"
             )
         return list(variant.command)
+
+    def check_installed(self, variant: Variant) -> None:
+        """Raise EngineError unless the command's program is there."""
+        if variant.command and shutil.which(variant.command[0]) is None:
+            raise EngineError(
+                f"command: {variant.command[0]!r} is no program that can be run here; "
+                "give its path, or install it"
+            )
 
     def describe(self, http: httpx.Client) -> Description:
         """The model that it serves first, and its list of models, if it gives one."""

@@ -48,7 +48,7 @@ class Flags(argparse.ArgumentParser):
     """The command line: the model's settings, where to listen, and faults to order."""
 
     def __init__(self) -> None:
-        super().__init__(description=__doc__, allow_abbrev=False)
+        super().__init__(description=__doc__, allow_abbrev=False, add_help=False)
         self.add_argument("--port", type=int, default=0)
         self.add_argument("--model", default="simulated", help="name of the model served")
         self.add_argument("--seed", type=int, help="of acceptance; absent: new at each start")

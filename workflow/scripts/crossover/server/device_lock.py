@@ -5,17 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
+import time
 from pathlib import Path
 
+from crossover.errors import DeviceBusyError
 from crossover.server import processes
 
 
 def path(device: str) -> Path:
     """The lock file of a device, the same for all checkouts and users of this host."""
-    folder = Path(
-        os.environ.get("CROSSOVER_LOCK_DIR") or Path(tempfile.gettempdir()) / "crossover-devices"
-    )
+    folder = Path(os.environ.get("CROSSOVER_LOCK_DIR", "/tmp/crossover-devices"))
     if not folder.exists():
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o777)
@@ -27,8 +26,7 @@ def acquire(device: str, holder: dict) -> int | None:
 
     Returns: the open file that carries the lock until it is closed; None: somebody holds it.
     """
-    file = path(device)
-    fd = os.open(file, os.O_RDWR | (0 if file.exists() else os.O_CREAT) | os.O_CLOEXEC, 0o666)
+    fd = _open(device)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -41,20 +39,34 @@ def acquire(device: str, holder: dict) -> int | None:
 
 def holder(device: str) -> dict | None:
     """Who holds a device now, as written by `acquire`; None: it is free."""
-    try:
-        fd = os.open(path(device), os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+    fd = _open(device)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return json.loads(os.pread(fd, 65536, 0) or b"{}")
+        while not (text := os.pread(fd, 65536, 0)):  # it is being written
+            time.sleep(0.01)
+        return json.loads(text)
     else:
         return None
     finally:
         os.close(fd)
 
 
+def _open(device: str) -> int:
+    file = path(device)
+    try:
+        if file.exists():
+            return os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.fchmod(fd, 0o666)  # whatever the umask: other users lock the same device
+    except OSError as error:
+        raise DeviceBusyError(
+            f"cannot open the lock of device {device}, {file} ({error.strerror}); "
+            "remove it, or name another folder by CROSSOVER_LOCK_DIR"
+        ) from None
+    return fd
+
+
 def is_reclaimable(held: dict, owner: str) -> bool:
     """Whether the holder belongs to this run, or to a run that is gone."""
-    return held.get("owner") == owner or not processes.is_alive(held["owner"])
+    return held["owner"] == owner or not processes.is_alive(held["owner"])

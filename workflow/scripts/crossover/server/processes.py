@@ -6,13 +6,18 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
 
 SESSION_MARK = "CROSSOVER_SESSION"
-"""Environment variable that every process of a session inherits; its value is the session id."""
+SUPERVISOR_MARK = "CROSSOVER_SUPERVISOR"
+"""Environment variables that every process of a server inherits: the session's id, and the
+identity of the supervisor with which it must end."""
+
+SUPERVISOR_GRACE_S = 600.0
+"""How long a supervisor may take to stop; it keeps the variant's own, shorter, grace time."""
 
 
 def start_ticks(pid: int) -> int | None:
@@ -58,29 +63,36 @@ def stop(who: str, grace_s: float) -> bool:
     return True
 
 
-def descendants(pid: int) -> list[psutil.Process]:
+def descendants(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
     """All processes below `pid` that still run."""
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return psutil.Process(pid).children(recursive=recursive)
     except psutil.NoSuchProcess:
         return []
 
 
 def of_session(session_id: str) -> list[int]:
     """Pids of all processes that carry the session's mark, however they were daemonised."""
-    mark = f"{SESSION_MARK}={session_id}".encode()
-    found = []
+    return [pid for pid, mark in _marked(SESSION_MARK) if mark == session_id]
+
+
+def orphans() -> list[int]:
+    """Pids of processes of servers whose supervisor is gone: nobody else will end them."""
+    return [pid for pid, mark in _marked(SUPERVISOR_MARK) if not is_alive(mark)]
+
+
+def _marked(name: str) -> Iterator[tuple[int, str]]:
+    prefix = f"{name}=".encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                pid = int(folder.name)
-                if start_ticks(pid) is not None:
-                    found.append(pid)
-        except OSError:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone, or another user's
             continue
-    return found
+        for variable in variables:
+            if variable.startswith(prefix) and start_ticks(int(folder.name)) is not None:
+                yield int(folder.name), variable.removeprefix(prefix).decode()
 
 
 def kill_all(pids: Iterable[int], wait_s: float = 5.0) -> list[int]:

@@ -28,10 +28,13 @@ class Probe:
     text: str
     finish_reason: str | None
     output_tokens: int | None
+    error: str | None = None
 
     @property
     def problem(self) -> str | None:
         """What is missing from a correct answer; None: nothing."""
+        if self.error is not None:
+            return f"it sent an error: {self.error}"
         if self.output_tokens is None:
             return "it sent no usage although stream_options.include_usage was set"
         if self.output_tokens < 2:
@@ -70,8 +73,14 @@ def check(
     engine = engines.get(variant.engine)
     key = from_shell(variant.api_key) if variant.api_key else None
     ready_after_s = wait_until_ready(handle, variant, engine, key, report)
-    with control.client(handle.base_url, key) as http:
-        description = engine.describe(http)
+    try:
+        with control.client(handle.base_url, key) as http:
+            description = engine.describe(http)
+    except httpx.HTTPError as error:
+        _check_alive(handle)
+        raise StartupError(
+            _with_log(f"{variant.name}: ready, but it does not describe itself: {error}", handle)
+        ) from None
     facts = {
         "ready_after_s": ready_after_s,
         "engine_version": description.engine_version,
@@ -104,7 +113,9 @@ def wait_until_ready(
             answered, seen = _is_healthy(http, engine.health_path)
             if answered:
                 _check_listener(handle)
-                probe_answer, seen = _try_probe(http, handle, variant, engine)
+                probe_answer, seen = _try_probe(
+                    http, handle, variant, max(1.0, deadline - time.monotonic())
+                )
                 if probe_answer:
                     return time.monotonic() - handle.started_s
             now = time.monotonic()
@@ -136,11 +147,11 @@ def _is_healthy(http: httpx.Client, path: str | None) -> tuple[bool, str]:
 
 
 def _try_probe(
-    http: httpx.Client, handle: Handle, variant: Variant, engine: Engine
+    http: httpx.Client, handle: Handle, variant: Variant, timeout_s: float
 ) -> tuple[bool, str]:
     """(True, …) when the probe is answered; a server that is up and answers wrongly is an error."""
     try:
-        problem = probe(http, variant.model.name).problem
+        problem = probe(http, variant.model.name, timeout_s).problem
     except httpx.HTTPStatusError as error:
         status = error.response.status_code
         seen = f"POST /v1/chat/completions: {status} {error.response.text[:200]!r}"
@@ -160,7 +171,7 @@ def _try_probe(
     return True, "ready"
 
 
-def probe(http: httpx.Client, model: str) -> Probe:
+def probe(http: httpx.Client, model: str, timeout_s: float) -> Probe:
     """One short streamed chat request.
 
     Raises:
@@ -174,22 +185,27 @@ def probe(http: httpx.Client, model: str) -> Probe:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    text, finish, tokens = "", None, None
-    with http.stream("POST", "/v1/chat/completions", json=body, timeout=60.0) as answer:
+    text, finish, tokens, failure = "", None, None, None
+    with http.stream("POST", "/v1/chat/completions", json=body, timeout=timeout_s) as answer:
         if answer.status_code >= 400:
             answer.read()
             answer.raise_for_status()
         for line in answer.iter_lines():
             if not line.startswith("data:") or line[5:].strip() == "[DONE]":
                 continue
-            event = json.loads(line[5:])
+            try:
+                event = json.loads(line[5:])
+            except ValueError:
+                return Probe(text, finish, tokens, error=f"no JSON: {line[:200]!r}")
+            if "error" in event:
+                failure = str(event["error"])[:200]
             if usage := event.get("usage"):
-                tokens = usage["completion_tokens"]
+                tokens = usage.get("completion_tokens")
             for choice in event.get("choices") or []:
                 delta = choice.get("delta") or {}
                 text += delta.get("content") or delta.get("reasoning_content") or ""
                 finish = choice.get("finish_reason") or finish
-    return Probe(text, finish, tokens)
+    return Probe(text, finish, tokens, failure)
 
 
 def _check_alive(handle: Handle) -> None:

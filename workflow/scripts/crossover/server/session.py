@@ -35,7 +35,6 @@ class Handle:
     record: str
     samples: str
     server_log: str
-    job_id: str | None = None
 
     def write(self, path: str | Path) -> None:
         """Write the handle's file at once, whole."""

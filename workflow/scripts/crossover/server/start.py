@@ -32,6 +32,7 @@ def start(
     Args:
         facts: columns of records.SESSIONS that are known beforehand (campaign, trial, rank, …).
         owner: identity of the Snakemake process with which the session must end.
+        server_log: where the server's output goes, with `{session_id}`.
 
     Raises:
         EngineError: the engine is not installed.
@@ -41,7 +42,9 @@ def start(
     engines.get(variant.engine).check_installed(variant)
     for device in variant.devices:
         _reclaim(device, owner)
+    _reap_orphans()
     session_id = new_id()
+    server_log = server_log.format(session_id=session_id)
     record = Path(handle).with_name("sessions") / f"{session_id}.jsonl"
     for path in (handle, server_log, record):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +71,9 @@ def start(
         record=str(record),
         samples=str(Path(handle).with_name("samples") / record.name),
         server_log=server_log,
-        job_id=os.environ.get("SLURM_JOB_ID"),
     )
-    supervisor_log = Path(server_log).with_name("supervisor.log")
-    with open(supervisor_log, "ab") as log:
+    supervisor_log = supervisor.log_of(server_log)
+    with open(supervisor_log, "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "crossover.server.supervisor"],
             stdin=subprocess.PIPE,
@@ -102,8 +104,19 @@ def _reclaim(device: str, owner: str) -> None:
     if not device_lock.is_reclaimable(held, owner):
         raise DeviceBusyError(_busy([device]))
     print(f"reclaiming {device} from session {held['variant']} of {held['folder']}", flush=True)
-    processes.stop(held["supervisor"], grace_s=60.0)
+    processes.stop(held["supervisor"], grace_s=processes.SUPERVISOR_GRACE_S)
     Path(held["handle"]).unlink(missing_ok=True)
+
+
+def _reap_orphans() -> None:
+    """End what outlived its supervisor, e.g. workers of a server whose supervisor was killed."""
+    if orphans := processes.orphans():
+        print(f"ending {', '.join(map(processes.describe, orphans))}", flush=True)
+        if left := processes.kill_all(orphans):
+            raise ServerError(
+                "processes of an earlier server survive KILL: "
+                f"{', '.join(map(processes.describe, left))}; end them before the next server"
+            )
 
 
 def _busy(devices: Any) -> str:

@@ -8,10 +8,8 @@ from typing import Any
 
 from crossover.errors import ServerError
 from crossover.records import write_json
-from crossover.server import processes, session
+from crossover.server import processes, session, supervisor
 from crossover.server.session import Handle, log_tail
-
-_SUPERVISOR_GRACE_S = 600.0  # it keeps its own, much shorter, grace time for the server
 
 
 def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
@@ -25,14 +23,14 @@ def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
         raise ServerError(
             f"no handle at {handle_path}: the server is not up; run the same command again"
         )
-    processes.stop(handle.supervisor, grace_s=_SUPERVISOR_GRACE_S)
+    processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
     # Snakemake would keep the temp file until the last checkpoint has been run
     Path(handle_path).unlink(missing_ok=True)
     facts = session.read(handle.record)
     if "stopped_at" not in facts:
         raise ServerError(
             f"{handle.variant}: the supervisor of session {handle.session_id} ended without a "
-            f"record of the stop; see {Path(handle.server_log).with_name('supervisor.log')}"
+            f"record of the stop; see {supervisor.log_of(handle.server_log)}"
         )
     left = [processes.describe(pid) for pid in facts["processes_left"]]
     if left:

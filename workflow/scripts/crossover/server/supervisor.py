@@ -9,6 +9,7 @@ Run as `python -m crossover.server.supervisor` with a job (JSON of `Job`) on sta
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -26,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from crossover import control, engines, provenance
+from crossover import control, engines
 from crossover.campaign import Variant, from_shell
 from crossover.engines.flags import fill
 from crossover.server import device_lock, namespace, processes, session
@@ -51,7 +52,12 @@ class Job:
     record: str
     samples: str
     server_log: str
-    job_id: str | None = None
+
+
+def log_of(server_log: str) -> Path:
+    """The supervisor's own log, beside the server's."""
+    path = Path(server_log)
+    return path.with_name(f"supervisor-{path.name.removeprefix('server-')}")
 
 
 # ------------------------------------------------------------------ what the server is given
@@ -159,7 +165,7 @@ class Supervisor:
             self.namespace = [] if on_gpu else namespace.prefix()
             with open(job.server_log, "ab") as log:
                 self.server = subprocess.Popen(
-                    [*self.namespace, *command],
+                    [*self.namespace, *map(from_shell, command)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -167,6 +173,7 @@ class Supervisor:
                         **os.environ,
                         **{name: from_shell(value) for name, value in own_env.items()},
                         processes.SESSION_MARK: job.session_id,
+                        processes.SUPERVISOR_MARK: processes.identity(),
                     },
                     start_new_session=True,
                     preexec_fn=_die_with_parent,
@@ -176,7 +183,7 @@ class Supervisor:
             "started",
             **job.facts,
             session_id=job.session_id,
-            command=provenance.redacted(command),
+            command=command,
             env=own_env,
             started_at=started_at,
             started_s=started_s,
@@ -195,7 +202,6 @@ class Supervisor:
             record=job.record,
             samples=job.samples,
             server_log=job.server_log,
-            job_id=job.job_id,
         ).write(job.handle)
 
     # -------------------------------------------------------------- while it lives
@@ -220,7 +226,7 @@ class Supervisor:
 
     def _reap_orphans(self) -> None:
         """Children that became ours (subreaper); the server's own status is Popen's to take."""
-        for child in psutil.Process().children():
+        for child in processes.descendants(os.getpid(), recursive=False):
             if self.server is None or child.pid != self.server.pid:
                 try:
                     os.waitpid(child.pid, os.WNOHANG)
@@ -277,9 +283,11 @@ class Supervisor:
 
     def _terminate(self) -> None:
         """TERM to the server itself, which knows best how to end its workers."""
-        outermost = psutil.Process(self.server.pid)
-        for process in outermost.children() if self.namespace else [outermost]:
-            process.terminate()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            outermost = psutil.Process(self.server.pid)
+            # unshare does not pass TERM on; until it has forked there is only itself to end
+            for process in (self.namespace and outermost.children()) or [outermost]:
+                process.terminate()
 
     def _kill_rest(self) -> list[int]:
         """KILL what is left of the session; returns pids that survive even that."""
@@ -340,7 +348,8 @@ def _die_with_parent() -> None:
 
 
 def _signal_as_negative(code: int | None) -> int | None:
-    return 128 - code if code is not None and code > 128 else code
+    """128 + n is how the namespace's first process tells of signal n."""
+    return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
 
 
 def main() -> int:
