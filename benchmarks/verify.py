@@ -1,6 +1,7 @@
 """Run everything that takes longer than the tests may, and write docs/verification.md.
 
-    make verify
+    make verify                                            everything anew
+    .venv/bin/python benchmarks/verify.py FOLDER           with the complete runs in FOLDER/repeat
 
 Takes about an hour and a half on two cores, which must be idle otherwise.
 """
@@ -39,7 +40,8 @@ def main() -> int:
         "Made by `make verify`.",
     ]
     failed = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = sys.argv[1] if len(sys.argv) > 1 else temporary
         for program in PROGRAMS:
             arguments = [word.format(folder=folder) for word in program[1:]]
             began = time.monotonic()

@@ -30,6 +30,7 @@ import psutil
 from crossover import control, engines
 from crossover.campaign import Variant, from_shell
 from crossover.engines.flags import fill
+from crossover.errors import StartupError, plain_errors
 from crossover.server import device_lock, namespace, processes, session
 
 EXIT_DEVICE_BUSY = 75
@@ -163,21 +164,7 @@ class Supervisor:
             # engines on a GPU get none: CUDA IPC and NVML were not tried inside one
             on_gpu = any(d.startswith("gpu") for d in self.variant.devices)
             self.namespace = [] if on_gpu else namespace.prefix()
-            with open(job.server_log, "ab") as log:
-                self.server = subprocess.Popen(
-                    [*self.namespace, *map(from_shell, command)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={
-                        **os.environ,
-                        **{name: from_shell(value) for name, value in own_env.items()},
-                        processes.SESSION_MARK: job.session_id,
-                        processes.SUPERVISOR_MARK: processes.identity(),
-                    },
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
+            self.server = self._launch([*self.namespace, *map(from_shell, command)], own_env)
         session.append(
             job.record,
             "started",
@@ -203,6 +190,29 @@ class Supervisor:
             samples=job.samples,
             server_log=job.server_log,
         ).write(job.handle)
+
+    def _launch(self, command: list[str], own_env: dict[str, str]) -> subprocess.Popen[bytes]:
+        env = {
+            **os.environ,
+            **{name: from_shell(value) for name, value in own_env.items()},
+            processes.SESSION_MARK: self.job.session_id,
+            processes.SUPERVISOR_MARK: processes.identity(),
+        }
+        with open(self.job.server_log, "ab") as log:
+            try:
+                return subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=env,
+                    start_new_session=True,
+                    preexec_fn=_die_with_parent,
+                )
+            except OSError as error:
+                raise StartupError(
+                    f"{self.variant.name}: cannot run {command[0]!r}: {error.strerror}"
+                ) from None
 
     # -------------------------------------------------------------- while it lives
 
@@ -264,8 +274,11 @@ class Supervisor:
                     self.server.wait(self.variant.stop_grace_s)
                 except subprocess.TimeoutExpired:
                     killed = True
+                    self.server.kill()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.server.wait(5.0)
             left = self._kill_rest()
-            exit_code = self.server.wait()
+            exit_code = self.server.poll()
         else:
             left = []
         port_closed = self.job.port is None or self._wait_port_closed()
@@ -354,8 +367,8 @@ def _signal_as_negative(code: int | None) -> int | None:
 
 def main() -> int:
     """Keep the session that the job on standard input describes."""
-    job = Job(**json.load(sys.stdin))
-    return Supervisor(job).run()
+    with plain_errors():
+        return Supervisor(Job(**json.load(sys.stdin))).run()
 
 
 if __name__ == "__main__":
