@@ -7,9 +7,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from crossover import gguf_model
-from crossover.campaign import Model, Speculation, Variant, Workload
+from crossover.campaign import Model, Speculation, Variant, Workload, load_campaign
 from crossover.engines import llamacpp_server
 from crossover.engines.flags import fill
 from crossover.engines.llamacpp import LlamaCpp
@@ -80,13 +81,33 @@ def test_the_launcher_takes_the_engines_command(tmp_path):
     [
         ({"args": {"port": 8000}}, "port"),
         ({"args": {"--model": "x.gguf"}}, "--model"),
-        ({"url": "http://127.0.0.1:1"}, "url"),
-        ({"command": ("serve", "{port}")}, "command"),
+        ({"args": {"-m": "x.gguf"}}, "-m"),
     ],
 )
 def test_what_the_workflow_sets_is_refused(settings, named):
     with pytest.raises(CampaignError, match=named):
         ENGINE.command(variant(**settings), MODEL)
+
+
+def test_only_a_binary_replaces_the_wheel():
+    assert ENGINE.takes == {"binary"}
+
+
+def test_a_flag_that_the_wheel_cannot_take_is_refused_before_anything_starts():
+    args = {"spec-ngram-simple-size": 8}
+    with pytest.raises(CampaignError, match="spec-ngram-simple-size 8"):
+        ENGINE.command(variant(args=args), MODEL)
+    assert ENGINE.command(variant(args=args, binary="llama-server"), MODEL)
+
+
+def test_the_default_campaign_has_a_slot_for_every_client():
+    path = Path(__file__).parents[2] / "config" / "config.yaml"
+    campaign = load_campaign(yaml.safe_load(path.read_text()), path.name, path.parents[1])
+    for chosen in campaign.variants.values():
+        assert chosen.args["parallel"] >= max(campaign.load.concurrency)
+        assert ENGINE.drafted_tokens(chosen) == (
+            chosen.speculation and chosen.speculation.drafted_tokens
+        )
 
 
 def test_a_model_without_a_file_is_refused():
