@@ -3,6 +3,9 @@
 The kernel ends every process in it with the first one, daemonised grandchildren included,
 which no signal to a process group can promise. Where it cannot be had, the supervisor is the
 subreaper of its server's processes instead and ends them one by one.
+
+On an H200 with driver 580.159 CUDA, NVML, CUDA IPC between two processes and NCCL (one rank) work
+inside one, and device memory is back within 0.1 s of a KILL from outside.
 """
 
 from __future__ import annotations

@@ -161,9 +161,7 @@ class Supervisor:
         own_env = own_environment(self.variant)
         command = command_line(self.variant, job.port)
         if command is not None:
-            # engines on a GPU get none: CUDA IPC and NVML were not tried inside one
-            on_gpu = any(d.startswith("gpu") for d in self.variant.devices)
-            self.namespace = [] if on_gpu else namespace.prefix()
+            self.namespace = namespace.prefix()
             self.server = self._launch([*self.namespace, *map(from_shell, command)], own_env)
         session.append(
             job.record,
