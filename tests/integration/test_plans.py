@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shutil
 from pathlib import Path
 
@@ -150,3 +152,21 @@ def test_a_raised_epoch_measures_again(workflow: Workflow):
     workflow.config["variants"]["spec"]["epoch"] = 2
     workflow.write_config()
     assert workflow.plan() == {**sessions(2), "measure_point": 8, **SUMMARY}
+
+
+def test_the_rule_graph_is_the_story(workflow: Workflow):
+    graph = workflow.run("--rulegraph").stdout
+    names = dict(re.findall(r'(\d+)\[label = "(\w+)"', graph))
+    edges = {(names[a], names[b]) for a, b in re.findall(r"(\d+) -> (\d+)", graph)}
+    story = [
+        "start_server",
+        "check_health",
+        "measure_point",
+        "stop_server",
+        "summarise_points",
+        "find_crossover",
+        "render_report",
+        "all",
+    ]
+    assert set(itertools.pairwise(story)) <= edges
+    assert set(names.values()) == set(story)

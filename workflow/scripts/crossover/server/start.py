@@ -65,7 +65,7 @@ def start(
             "protocol": PROTOCOL,
             **provenance.machine(),
         },
-        port=None if variant.url else _free_port(),
+        port=None if variant.url else free_port(),
         owner=owner,
         handle=handle,
         record=str(record),
@@ -132,7 +132,8 @@ def _busy(devices: Any) -> str:
     return f"a device of {', '.join(devices)} was in use a moment ago; run the same command again"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of this host that nothing listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
