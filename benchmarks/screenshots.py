@@ -13,10 +13,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-OFFLINE = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
+OFFLINE = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 SCHEMES = {"dark": 0, "light": 1}  # Blink's preferredColorScheme
 
 

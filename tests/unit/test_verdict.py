@@ -220,7 +220,7 @@ def test_an_arm_with_invalid_points_only_says_why():
     points["invalid_reasons"] = [["queue_limited"] if m else [] for m in mine]
     verdict = judge(points)
     assert verdict.verdict == "not_comparable"
-    assert "18 left out: queue_limited" in sentence(verdict)
+    assert "18 left out: requests waited in the server" in sentence(verdict)
 
 
 def test_law_violation_is_said():
@@ -391,11 +391,11 @@ def test_another_engine_version_is_a_caveat_and_no_pair():
 
 def test_blocks_of_a_trial_split_by_time():
     launches = [
-        Launch("plain", 1, "a", "lab", "b1", "1.0", 0.0),
-        Launch("ngram", 1, "b", "lab", "b1", "1.0", 1 * HOUR),
-        Launch("plain", 1, "c", "lab", "b1", "1.0", 30 * HOUR),
-        Launch("ngram", 1, "d", "lab", "b1", "1.0", 31 * HOUR),
-        Launch("plain", 2, "e", "lab", "b1", "1.0", 1 * HOUR),
+        Launch("plain", 1, "a", "lab", "b1", "1.0", started_at=0.0),
+        Launch("ngram", 1, "b", "lab", "b1", "1.0", started_at=1 * HOUR),
+        Launch("plain", 1, "c", "lab", "b1", "1.0", started_at=30 * HOUR),
+        Launch("ngram", 1, "d", "lab", "b1", "1.0", started_at=31 * HOUR),
+        Launch("plain", 2, "e", "lab", "b1", "1.0", started_at=1 * HOUR),
     ]
     a, b, c, d, e = map(form_blocks(launches, 12).__getitem__, launches)
     assert a == b

@@ -74,7 +74,9 @@ def measure_to(
         seed=spec["seed"],
         prompts=_prompts(workload),
         samples=lambda start_s, end_s: session.samples(handle.samples, start_s, end_s),
-        on_progress=lambda progress: terminal.show(_line(title, standing, progress)),
+        on_progress=lambda progress: terminal.show(
+            _line(where, load["trials"], standing, progress)
+        ),
         server_alive=alive,
         api_key=from_shell(variant.api_key) if variant.api_key else None,
     )
@@ -127,17 +129,20 @@ def _standing_file(folder: Path) -> Path:
     return folder.parents[5] / "standing.json"
 
 
-def _line(title: str, standing: Standing | None, progress: Progress) -> str:
-    parts = [title]
+def _line(where: dict[str, Any], trials: int, standing: Standing | None, progress: Progress) -> str:
+    """One line of at most 80 columns for names of usual length, what matters most first."""
+    rate = "–" if progress.tokens_per_s is None else f"{progress.tokens_per_s:.0f}"
+    parts = [
+        f"{where['variant']} trial {where['trial']}/{trials}, {where['workload']} "
+        f"C={where['concurrency']}",
+        f"{rate} tok/s",
+        f"{progress.failed} errors",
+        f"{progress.phase} {progress.elapsed_s:.0f} s",
+    ]
     if standing is not None:
-        parts.append(f"point {min(standing.done + 1, standing.points)} of {standing.points}")
+        parts.insert(0, f"{min(standing.done + 1, standing.points)}/{standing.points}")
         if standing.eta_s is not None:
             parts.append(f"ETA {duration(max(0.0, standing.eta_s))}")
-    parts += [
-        f"{progress.phase} {progress.elapsed_s:.0f} s",
-        "– tok/s" if progress.tokens_per_s is None else f"{progress.tokens_per_s:.0f} tok/s",
-        f"{progress.failed} errors",
-    ]
     return " · ".join(parts)
 
 
