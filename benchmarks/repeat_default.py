@@ -37,7 +37,8 @@ def main() -> None:
             for n in summary["levels"]
         )
         print(
-            f"run {number}: {summary['verdict']} {crossings}; {summary['wall_s']:.0f} s; {ratios}"
+            f"run {number} (commit {summary['commit']}): {summary['verdict']} {crossings}; "
+            f"{summary['wall_s']:.0f} s; {ratios}"
         )
         sys.stdout.flush()
         found[summary["verdict"]] += 1
