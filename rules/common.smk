@@ -1,26 +1,29 @@
 # The campaign, read once, and what the rules need to know of it.
 
+import atexit
 import functools
 import glob
 import os
 import re
 import sys
 
-SCRIPTS = os.path.join(str(workflow.basedir), "workflow", "scripts")
-if SCRIPTS not in sys.path:
-    sys.path.insert(0, SCRIPTS)
+from snakemake.settings.types import DeploymentMethod
 
-from crossover import layout, run_lock, standing
+from crossover import layout, rounds, run_lock, standing, time_limits
 from crossover import workflow as flow
-from crossover.campaign import load_campaign
-from crossover.errors import plain_errors
+from crossover.campaign import load_campaign, read_yaml
+from crossover.imports.files import result_files
 
-# the models that the rule make_model can make
-MADE_MODELS = r"models/smollm2-135m-instruct-(bf16|q8_0)\.gguf"
+# the models that the rules of model.smk can make
+MADE_MODELS = r"models/smollm2-135m-instruct-(bf16\.gguf|q8_0\.gguf|hf)"
+
+if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method:
+    flow.Script.python = "python"  # the job's environment's own
 
 with plain_errors():
+    for _file in workflow.configfiles:
+        read_yaml(_file)  # Snakemake itself drops all but the last value of a key
     CAMPAIGN = load_campaign(config, flow.config_source(workflow.configfiles))
-    flow.check_model(CAMPAIGN, made_by_rule=MADE_MODELS)
 
 RESULTS = f"{layout.RESULTS}/{CAMPAIGN.name}"
 LOGS = f"logs/{CAMPAIGN.name}"
@@ -30,7 +33,9 @@ HANDLE = f"{SESSION}/handle.json"
 HANDLES = re.sub(r"{\w+}", "*", HANDLE)
 TABLES = [f"{RESULTS}/{table}.parquet" for table in ("points", "requests", "sessions")]
 VERDICTS = [f"{RESULTS}/verdicts.json", f"{RESULTS}/policy.json"]
-SESSIONS = {(s.variant, str(s.trial)): s for s in CAMPAIGN.sessions}
+ROUND = f"{layout.refine_folder(CAMPAIGN)}/round~{{round}}.json"
+REPORTS = ["crossover.html", "summary.md", "summary.png", "levels.csv"]
+WANTED = [*TABLES, *VERDICTS, *(f"reports/{name}" for name in REPORTS)]
 
 
 wildcard_constraints:
@@ -39,7 +44,9 @@ wildcard_constraints:
     trial=r"[1-9]\d*",
     workload="|".join(map(re.escape, CAMPAIGN.workloads)),
     point=r"[0-9a-f]{8}",
-    concurrency=r"[1-9]\d*",
+    round=r"[1-9]\d*",
+    axis=CAMPAIGN.load.axis.name,
+    level=r"\d[\d.e+-]*",
 
 
 # The process that owns the servers which this run starts: the main Snakemake, or the one that
@@ -48,6 +55,8 @@ if not workflow.subprocess_exec:
     flow.become_owner()
 if workflow.is_main_process:
     flow.drop_stale_handles(glob.glob(HANDLES))
+if workflow.remote_exec:  # without hooks, onerror too
+    atexit.register(lambda: flow.stop_own_servers(glob.glob(HANDLES)))
 
 
 # One session at a time on a device, unless a profile or the command line says otherwise.
@@ -60,15 +69,44 @@ for _device in CAMPAIGN.devices:
         workflow.register_resource(f"device_{_device}", 1)
 
 
-def device_claims():
-    """`resources:` of a job that needs its session's devices, whichever those are."""
+def session_resources(rule_name):
+    """`resources:` of a session's job: its devices, what its variant asks for, a time limit."""
+
+    def of_variant(value):
+        return lambda wildcards: value(CAMPAIGN.variants[wildcards.variant])
 
     def claim(device):
-        return lambda wildcards: int(
-            device in CAMPAIGN.variants[wildcards.variant].devices
-        )
+        return of_variant(lambda variant: int(device in variant.devices))
 
-    return {f"device_{name}": claim(name) for name in CAMPAIGN.devices}
+    def asked(name):
+        return of_variant(lambda variant: variant.resources[name])
+
+    return {
+        **{f"device_{name}": claim(name) for name in CAMPAIGN.devices},
+        **{name: asked(name) for name in CAMPAIGN.resources},
+        "runtime": of_variant(
+            lambda variant: time_limits.minutes(CAMPAIGN, variant, rule_name)
+        ),
+    }
+
+
+def submits_groups():
+    """Whether this process hands sessions to a cluster, instead of running their jobs."""
+    return workflow.non_local_exec and workflow.is_main_process
+
+
+def session_group(wildcards):
+    """On a cluster the jobs of a session are one job, on one node.
+
+    The name is the trial's: `group-components` of a profile can put a trial's sessions together.
+    """
+    in_group = submits_groups() or workflow.remote_exec
+    return f"trial{wildcards.trial}" if in_group else None
+
+
+@functools.cache
+def missing_model():
+    return flow.missing_model(CAMPAIGN, MADE_MODELS)
 
 
 @functools.cache
@@ -76,18 +114,33 @@ def claim_folder():
     """Once a run, and not while the Snakefile is read: the executor is not known then."""
     if workflow.is_main_process:
         run_lock.claim(cluster=workflow.non_local_exec)
+    if workflow.dryrun:
+        for note in [*missing_model(), *flow.notes(CAMPAIGN)]:
+            print(f"crossover: note: {note}", file=sys.stderr)
 
 
 # ------------------------------------------------------------------ of a session
 
 
+@functools.cache
+def planned_sessions(rounds_planned):
+    """All sessions by variant and trial, as long as no further round is planned."""
+    return {(s.variant, str(s.trial)): s for s in layout.sessions(CAMPAIGN)}
+
+
 def session_of(wildcards):
-    return SESSIONS[wildcards.variant, wildcards.trial]
+    sessions = planned_sessions(len(layout.rounds_of(CAMPAIGN)))
+    return sessions[wildcards.variant, wildcards.trial]
 
 
 def start_priority(wildcards):
     """Sessions start in their order, and none before the running one has ended."""
-    return len(SESSIONS) - session_of(wildcards).rank
+    return 10_000 - session_of(wildcards).rank
+
+
+def ending_priority(wildcards):
+    """Above everything that can wait. Of a group the highest counts: there the session's own."""
+    return start_priority(wildcards) if submits_groups() else 30_000
 
 
 def server_spec(wildcards):
@@ -100,24 +153,45 @@ def server_log(wildcards):
 
 
 def model_file(wildcards):
-    """The model's file, where the campaign names one."""
+    """The model's file, where the campaign names one; of a missing one `onstart` tells."""
     path = CAMPAIGN.model.path
-    return ancient(path) if path else []
+    return ancient(path) if path and not missing_model() else []
+
+
+def plan_of_session(wildcards):
+    """The plan of the round that the session belongs to; a forced run makes it anew first."""
+    number = int(wildcards.trial) - rounds.trial_of(1) + 1
+    return ancient(ROUND.format(round=number)) if number > 0 else []
 
 
 def points_before_stop(wildcards):
+    """On a node of a cluster only those that are due: it is told of no others."""
     claim_folder()
     points = layout.points_of(CAMPAIGN, session_of(wildcards))
+    if workflow.remote_exec:
+        due = {
+            POINT.format(**job.wildcards_dict)
+            for job in workflow.dag_settings.target_jobs
+            if job.rulename == "measure_point"
+        }
+        points = [point for point in points if str(point.folder) in due]
     return [file for point in points for file in point.files]
 
 
 # ------------------------------------------------------------------ of a point
 
 
+def level_of(wildcards):
+    return CAMPAIGN.load.axis.level(float(wildcards.level))
+
+
 def measuring_priority(wildcards):
     """Above every start; within a session the points in their drawn order."""
-    points = CAMPAIGN.points(int(wildcards.trial))
-    point = (wildcards.workload, int(wildcards.concurrency))
+    if submits_groups():
+        return start_priority(wildcards)
+    planned = layout.points_of(CAMPAIGN, session_of(wildcards))
+    points = [(point.workload, point.level) for point in planned]
+    point = (wildcards.workload, level_of(wildcards))
     place = points.index(point) if point in points else len(points)
     return 20_000 - place
 
@@ -128,7 +202,7 @@ def point_spec(wildcards):
             CAMPAIGN,
             session_of(wildcards),
             wildcards.workload,
-            int(wildcards.concurrency),
+            level_of(wildcards),
         )
     )
 
@@ -137,16 +211,31 @@ def health_of_point(wildcards):
     """Ancient: a server that was started anew for one level leaves the others alone.
 
     `ancient` does not keep a job from following a *missing* file that is made anew: where
-    health.json was deleted, a point that exists gets an input that nothing makes.
+    health.json was deleted, a point that exists gets an input that nothing makes. So it does on
+    a cluster: Snakemake takes no group whose jobs have one between them that is up to date.
     """
     health = f"{SESSION}/health.json".format(**wildcards)
     measured = f"{POINT}/point.json".format(**wildcards)
-    if os.path.exists(measured) and not os.path.exists(health):
+    if os.path.exists(measured) and (submits_groups() or not os.path.exists(health)):
         return f"{measured}.measured-already"
     return ancient(health)
 
 
 # ------------------------------------------------------------------ of the campaign
+
+
+def round_plans(wildcards):
+    """The plans of all rounds, the one that is still to be made included.
+
+    It is an input like others, and the job that takes it is looked at anew when it is made, as
+    it comes from a checkpoint. `checkpoints.….get()` would not do: a job that waits for that is
+    not due where its own files are there, whatever else has changed.
+    """
+    if not CAMPAIGN.refine.rounds:
+        return []
+    claim_folder()
+    rounds_known = len(layout.rounds_of(CAMPAIGN)) + layout.may_refine(CAMPAIGN)
+    return [ROUND.format(round=number + 1) for number in range(rounds_known)]
 
 
 def point_files(wildcards):
@@ -159,16 +248,37 @@ def whole_points(wildcards):
     return [point.file for point in layout.points(CAMPAIGN)]
 
 
+def planned_by_now(wildcards):
+    """What, as a parameter, makes the summary due: points, and a plan that is still to be made."""
+    plans = [plan for plan in round_plans(wildcards) if not os.path.exists(plan)]
+    return whole_points(wildcards) + plans
+
+
+def point_folders(wildcards):
+    """A deleted file makes the summary due by its folder's time."""
+    return layout.point_folders(CAMPAIGN, make=not workflow.dryrun)
+
+
+def stops_of(sessions):
+    folders = (layout.session_folder(CAMPAIGN, session) for session in sessions)
+    return [str(folder / "stopped.json") for folder in folders]
+
+
 def all_stops(wildcards):
-    return [
-        str(layout.session_folder(CAMPAIGN, session) / "stopped.json")
-        for session in CAMPAIGN.sessions
-    ]
+    return stops_of(layout.sessions(CAMPAIGN))
 
 
-def modules(*patterns):
-    """Modules and templates whose edit makes a result due, as inputs."""
-    folder = "workflow/scripts/crossover"
-    return sorted(
-        file for pattern in patterns for file in glob.glob(f"{folder}/{pattern}")
-    )
+def before_round(wildcards):
+    """What a round is planned from: the rounds and all points before it, of sessions that ended.
+
+    A plan that exists follows nothing: neither a point that is measured again nor one that is
+    added chooses the levels of a round anew. Where all is forced it is made anew like the others.
+    """
+    trial = rounds.trial_of(int(wildcards.round))
+    sessions = [s for s in layout.sessions(CAMPAIGN) if s.trial < trial]
+    points = [p.file for s in sessions for p in layout.points_of(CAMPAIGN, s)]
+    plans = [ROUND.format(round=number) for number in range(1, int(wildcards.round))]
+    kept = os.path.exists(ROUND.format(round=wildcards.round))
+    if kept and not workflow.dag_settings.forceall:
+        return [ancient(file) for file in plans + points if os.path.exists(file)]
+    return plans + points + stops_of(sessions)

@@ -1,26 +1,54 @@
-# From tables and verdicts to the page that people read.
+# From tables and verdicts to the page that people read, its short form, and its table.
+
+
+report: "../workflow/report/campaign.rst"
 
 
 rule render_report:
     input:
         points=f"{RESULTS}/points.parquet",
         sessions=f"{RESULTS}/sessions.parquet",
+        requests=f"{RESULTS}/requests.parquet",
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",
         code=[
             *modules(
                 "report/*.py",
                 "report/templates/*",
+                "imports/found.py",
                 "reasons.py",
                 "records.py",
                 "provenance.py",
+                "goodput.py",
+                "axis.py",
+                "verdict_metrics.py",
+                "verdict_sentence.py",
             ),
             "workflow/scripts/render_report.py",
         ],
     output:
-        "reports/crossover.html",
+        page=report(
+            "reports/crossover.html",
+            caption="../workflow/report/page.rst",
+            category="Report",
+            labels={"shows": "the whole report"},
+        ),
+        summary="reports/summary.md",
+        picture=report(
+            "reports/summary.png",
+            caption="../workflow/report/picture.rst",
+            category="Figures",
+            labels={"shows": "speed-up at every level"},
+        ),
+        levels=report(
+            "reports/levels.csv",
+            caption="../workflow/report/levels.rst",
+            category="Tables",
+            labels={"shows": "every comparison at every level"},
+        ),
     log:
         f"{LOGS}/render_report.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:

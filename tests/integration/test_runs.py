@@ -109,6 +109,7 @@ def test_logs_hold_no_control_characters(measured: Workflow):
         ({"fail-start": 3}, "ended during start-up"),
         ({"error-500": True}, "500"),
         ({"die-after": 6}, "the server is gone"),
+        ({"hang-after": 6}, "it hung and was ended: nothing came on any of"),
     ],
 )
 def test_a_broken_variant_is_told_and_the_others_are_measured(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -15,6 +17,9 @@ RESET = object()
 
 CLOSE = object()
 """Close the connection in good order."""
+
+CLOSE_NOTIFY = object()
+"""End TLS in good order, and wait for the client to do so too."""
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 HEAD_CLOSE = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -83,11 +88,13 @@ def status(code: int, body: bytes = b"", more: bytes = b"") -> Iterator[Any]:
 class SseServer:
     """Answers request i (from 0, in order of arrival) with what `script(i, body)` yields.
 
-    bytes are sent, numbers are seconds to wait, RESET and CLOSE end the connection.
+    bytes are sent, numbers are seconds to wait, RESET and CLOSE end the connection. With `tls`
+    the server speaks TLS, and CLOSE comes without close_notify; CLOSE_NOTIFY sends it first.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
+        self.tls = tls
         self.bodies: list[dict[str, Any]] = []
         self.heads: list[bytes] = []
         self.connections = 0
@@ -99,7 +106,8 @@ class SseServer:
 
     def __enter__(self) -> SseServer:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "https" if self.tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._start(self._accept)
         return self
 
@@ -137,13 +145,13 @@ class SseServer:
             self._start(self._converse, sock)
 
     def _converse(self, sock: socket.socket) -> None:
-        with sock:
-            try:
-                while request := self._receive(sock):
-                    if not self._answer(sock, *request):
-                        return
-            except OSError:
-                return
+        with contextlib.suppress(OSError), sock, self._secured(sock) as sock:
+            while request := self._receive(sock):
+                if not self._answer(sock, *request):
+                    return
+
+    def _secured(self, sock: socket.socket) -> socket.socket:
+        return self.tls.wrap_socket(sock, server_side=True) if self.tls else sock
 
     def _receive(self, sock: socket.socket) -> tuple[bytes, bytes] | None:
         received = b""
@@ -175,6 +183,9 @@ class SseServer:
             for step in self.script(number, self.bodies[number]):
                 if step is RESET:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    return False
+                if step is CLOSE_NOTIFY:
+                    sock.unwrap()
                     return False
                 if step is CLOSE:
                     return False

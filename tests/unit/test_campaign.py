@@ -12,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.campaigns import CONFIG, campaign, config
 
-from crossover.campaign import Variant, load_campaign, missing_in_shell
+from crossover import engines
+from crossover.campaign import (
+    Variant,
+    load_campaign,
+    missing_in_shell,
+    read_campaign,
+    read_yaml,
+    secret_names,
+)
 from crossover.errors import CampaignError
+from crossover.server import environment
 
 
 def shuffled(value, draw: random.Random):
@@ -93,6 +102,69 @@ def test_levels_and_trials_are_in_no_digest(tmp_path, base, change):
     assert changed.server_digests == base.server_digests
 
 
+OPEN = {key: value for key, value in CONFIG["load"].items() if key != "concurrency"} | {
+    "arrivals": {"request_rate": [0.5, 2.0, 8]}
+}
+
+
+def test_levels_are_concurrencies_or_request_rates(tmp_path, base):
+    rated = campaign(tmp_path, load=OPEN)
+    assert (base.load.axis.name, base.load.levels) == ("concurrency", (1, 4, 16))
+    assert (rated.load.axis.name, rated.load.levels) == ("request_rate", (0.5, 2, 8))
+    assert rated.load.arrivals.process == "poisson"
+    assert sorted(rated.grid) == [("chat", 0.5), ("chat", 2), ("chat", 8)]
+    assert base.analysis.metric == "output_throughput"
+    assert rated.analysis.metric == "decode_rate", "throughputs are equal where both keep up"
+
+
+def test_a_closed_loop_that_is_said_is_the_one_that_is_not(tmp_path, base):
+    said = campaign(tmp_path, load={**CONFIG["load"], "arrivals": "closed"})
+    assert said == base
+
+
+def test_request_rates_are_in_no_digest_and_how_requests_arrive_is(tmp_path, base):
+    rated = campaign(tmp_path, load=OPEN)
+    other = campaign(tmp_path, load={**OPEN, "arrivals": {"request_rate": [1]}})
+    constant = campaign(
+        tmp_path, load={**OPEN, "arrivals": {"request_rate": [1], "process": "constant"}}
+    )
+    assert rated.point_digests == other.point_digests
+    assert len({str(c.point_digests) for c in (base, rated, constant)}) == 3
+    assert rated.server_digests == base.server_digests
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (
+            {"concurrency": [1]},
+            "load: 'concurrency' is not allowed; load.arrivals.request_rate has",
+        ),
+        ({"arrivals": "open"}, r"load.arrivals: 'closed' was expected"),
+        ({"arrivals": {}}, r"load.arrivals: missing key 'request_rate'"),
+        ({"arrivals": {"request_rate": [0]}}, r"load.arrivals.request_rate.0: 0 is less"),
+        ({"arrivals": {"request_rate": [1, 1.0]}}, r"request_rate: \[1, 1\] has non-unique"),
+        ({"arrivals": {"request_rate": [1], "proces": "constant"}}, "did you mean 'process'"),
+        (
+            {"arrivals": {"request_rate": [0.01]}, "steady": {"max_s": 300}},
+            "at 0.01 requests/s a window of at most 300 s .* sees 3 of the 20 answers",
+        ),
+        ({"arrivals": {"request_rate": [1], "process": "gamma"}}, "'gamma' is not one of"),
+    ],
+)
+def test_arrivals_that_cannot_be_meant_are_refused(tmp_path, load, message):
+    with pytest.raises(CampaignError, match=message):
+        campaign(tmp_path, load={**OPEN, **load})
+
+
+@pytest.mark.parametrize(
+    "analysis", [{"load_shares": {"1": 1}}, {"what_if": {"acceptance_length": [2]}}]
+)
+def test_what_takes_equal_concurrency_is_refused_at_request_rates(tmp_path, analysis):
+    with pytest.raises(CampaignError, match=f"analysis.{next(iter(analysis))}: .*load.arrivals"):
+        campaign(tmp_path, load=OPEN, analysis=analysis)
+
+
 def test_the_content_of_a_prompt_file_counts_and_its_name_does_not(tmp_path, base):
     workloads = config()["workloads"]
     (tmp_path / "same.jsonl").write_bytes((tmp_path / "chat.jsonl").read_bytes())
@@ -120,14 +192,14 @@ def test_every_trial_is_one_session_of_each_variant_and_pairs_of_trials_mirror(b
 def test_an_added_level_leaves_the_order_of_the_others(tmp_path, base):
     more = campaign(tmp_path, load={**CONFIG["load"], "concurrency": [1, 2, 4, 16]})
     for trial in range(1, 5):
-        kept = [p for p in more.points(trial) if p[1] != 2]
-        assert kept == base.points(trial)
+        kept = [p for p in more.in_drawn_order(trial, more.grid) if p[1] != 2]
+        assert kept == base.in_drawn_order(trial, base.grid)
 
 
 def test_the_order_of_levels_varies_between_trials(tmp_path):
     load = {"concurrency": [1, 2, 4, 8, 16, 32], "trials": 20}
     drawn = campaign(tmp_path, load=load)
-    first = Counter(drawn.points(trial)[0] for trial in range(1, 21))
+    first = Counter(drawn.in_drawn_order(trial, drawn.grid)[0] for trial in range(1, 21))
     assert len(first) >= 4
 
 
@@ -182,6 +254,15 @@ def test_an_api_key_is_named_never_written(tmp_path):
             "command": ["serve", "--port", "{port}", "--api-key", "hf_12345"],
         },
         {"engine": "openai", "args": None, "command": ["serve", "{port}", "--auth-token=hf_12345"]},
+        {"args": {"api-key": ["hf_12345"]}},
+        {"args": {"default-headers": {"Authorization": "Bearer hf_12345"}}},
+        {"engine": "openai", "command": ["docker", "run", "-e", "HF_TOKEN=hf_12345", "{port}"]},
+        {"engine": "openai", "command": ["docker", "run", "--env=HF_TOKEN=hf_12345", "{port}"]},
+        {
+            "engine": "openai",
+            "command": ["s", "{port}", "--header", "Authorization: Bearer hf_12345"],
+        },
+        {"engine": "openai", "command": ["bash", "-c", "X=1 API_KEY=hf_12345 serve {port}"]},
         {"engine": "openai", "args": None, "url": "http://user:hf_12345@127.0.0.1:1"},
     ],
 )
@@ -206,6 +287,19 @@ def test_a_secret_of_the_shell_stays_a_name_until_the_server_starts(tmp_path, mo
     assert "sk-1" not in repr(again)
 
 
+def test_what_a_value_is_given_to_makes_it_a_secret_whatever_its_name(tmp_path, monkeypatch):
+    command = ["serve", "{port}", "-e", "HF_TOKEN=${HUB}", "--seed", "${SEED}"]
+    spec = {"engine": "openai", "command": command, "api_key": "${LLM}"}
+    variants = {"plain": {}, "spec": spec}
+    found = campaign(tmp_path, defaults={"engine": "simulated"}, variants=variants).variants["spec"]
+    assert secret_names(found) == {"HUB", "LLM"}
+    for name, value in {"HUB": "h-1", "LLM": "l-1", "SEED": "7"}.items():
+        monkeypatch.setenv(name, value)
+    known = environment.inherited(found)
+    assert (known["HUB"], known["LLM"], known["SEED"]) == ("(hidden)", "(hidden)", "7")
+    assert environment.hider(found)("l-1 of h-1, 7") == "${LLM} of ${HUB}, 7"
+
+
 def test_one_number_has_one_spelling(tmp_path, base):
     workloads = config()["workloads"]
     workloads["chat"] |= {"temperature": 0, "max_tokens": 8.0}
@@ -220,3 +314,59 @@ def test_a_key_that_an_engine_does_not_take_is_refused(tmp_path):
     variants = {"plain": {}, "spec": {"binary": "llama-server"}}
     with pytest.raises(CampaignError, match=r"variants\.spec\.binary: engine simulated"):
         campaign(tmp_path, variants=variants)
+
+
+def test_a_key_that_stands_there_twice_is_refused(tmp_path):
+    file = tmp_path / "twice.yaml"
+    file.write_text("campaign: a\nvariants:\n  plain: {}\n  plain: {args: {x: 1}}\n")
+    with pytest.raises(CampaignError, match=r"key 'plain' stands there twice(.|\n)*line 4"):
+        read_campaign(str(file))
+
+
+def test_merge_keys_and_aliases_are_no_repeats(tmp_path):
+    file = tmp_path / "merged.yaml"
+    file.write_text("a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: *a\n")
+    assert read_yaml(file) == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        ({"steady": {"min_s": 60, "max_s": 30}}, "min_s 60 is above max_s 30"),
+        ({"steady": {"min_s": float("nan")}}, r"load\.steady\.min_s: nan"),
+        ({"request_timeout_s": float("inf")}, r"load\.request_timeout_s: inf"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_refused(tmp_path, load, message):
+    with pytest.raises(CampaignError, match=message):
+        campaign(tmp_path, load={"concurrency": [1], **load})
+
+
+@pytest.mark.parametrize("engine", ["simulated", "llamacpp"])
+def test_a_number_may_come_from_the_shell(tmp_path, engine):
+    flag = {"simulated": "drafted-tokens", "llamacpp": "ctx-size"}[engine]
+    defaults = {"engine": engine, "args": {}}
+    variants = {"plain": {}, "spec": {"args": {flag: "${N}"}}}
+    model = {"name": "m", "path": "m.gguf"}
+    read = campaign(tmp_path, defaults=defaults, variants=variants, model=model)
+    assert "${N}" in engines.get(engine).command(read.variants["spec"], read.model)
+    variants["spec"]["args"][flag] = "many"
+    with pytest.raises(CampaignError, match=r"spec.*many"):
+        campaign(tmp_path, defaults=defaults, variants=variants, model=model)
+
+
+def test_a_stop_command_is_for_servers_that_are_started(tmp_path):
+    stop = ["docker", "rm", "--force", "{name}"]
+    with pytest.raises(CampaignError, match=r"variants\.spec\.stop: engine simulated"):
+        campaign(tmp_path, variants={"plain": {}, "spec": {"stop": stop}})
+    remote = {"engine": "openai", "args": {}, "url": "http://h", "stop": stop}
+    with pytest.raises(CampaignError, match=r"variants\.spec\.stop: given with url"):
+        campaign(tmp_path, defaults={}, variants={"plain": {"engine": "simulated"}, "spec": remote})
+
+
+def test_a_header_may_name_a_secret_of_the_shell(tmp_path):
+    command = ["serve", "{port}", "--header", "Authorization: Bearer ${HUB}"]
+    spec = {"engine": "openai", "command": command}
+    variants = {"plain": {}, "spec": spec}
+    found = campaign(tmp_path, defaults={"engine": "simulated"}, variants=variants).variants["spec"]
+    assert secret_names(found) == {"HUB"}

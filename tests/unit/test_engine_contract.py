@@ -16,7 +16,9 @@ MODEL = Model("model", "models/model.gguf")
 VARIANTS = {
     "llamacpp": Variant("v", "llamacpp", MODEL, args={"threads": 1}),
     "openai": Variant("v", "openai", MODEL, command=("serve", "--port", "{port}")),
+    "sglang": Variant("v", "sglang", MODEL, args={"tp-size": 2}),
     "simulated": Variant("v", "simulated", MODEL, args={"memory-ms": 1.0}),
+    "vllm": Variant("v", "vllm", MODEL, args={"tensor-parallel-size": 2}),
 }
 WORKLOAD = Workload("w", "p.jsonl", "0", max_tokens=8, ignore_eos=True)
 

@@ -3,9 +3,11 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from loads import QUICK, classes, first_then_good, plain_requests, put_load
 from sse_server import (
     CLOSE,
     HEAD,
@@ -23,48 +25,13 @@ from sse_server import (
 
 from crossover.campaign import Load, Steady, Warmup
 from crossover.errors import MeasurementError
-from crossover.load.client import run_closed_loop
-from crossover.load.decode import decode
+from crossover.load import backlog, connection, stamps
+from crossover.load import client as client_module
+from crossover.load.arrivals import ClosedLoop
+from crossover.load.backlog import Backlog
+from crossover.load.client import run_load
 from crossover.load.prompts import Prepared
 from crossover.load.window import tokens_of
-
-QUICK = Load(
-    concurrency=(1,),
-    ramp_s=0.05,
-    warmup=Warmup(completions_per_client=1, max_s=2),
-    steady=Steady(min_s=0.2, completions_per_client=2, max_s=2),
-    request_timeout_s=5,
-    idle_timeout_s=5,
-)
-
-
-def plain_requests(url):
-    host = url.removeprefix("http://")
-    for i in itertools.count():
-        body = b'{"number":%d}' % i
-        yield Prepared(
-            i,
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: %b\r\nContent-Length: %d\r\n\r\n%b"
-            % (host.encode(), len(body), body),
-        )
-
-
-def put_load(server, concurrency=1, load=QUICK, **more):
-    run = run_closed_loop(server.url, plain_requests(server.url), concurrency, load, **more)
-    return run, [decode(exchange) for exchange in run.exchanges]
-
-
-def classes(answers):
-    return {a.error_class for a in answers if a.status == "failed"}
-
-
-def first_then_good(*steps):
-    """Request 0 gets `steps`, all others a good answer."""
-
-    def script(number, body):
-        return iter(steps) if number == 0 else answer(events=3, gap_s=0.005)
-
-    return script
 
 
 def test_good_answers_arrive_whole_and_in_order():
@@ -73,7 +40,7 @@ def test_good_answers_arrive_whole_and_in_order():
     ended = [a for a in answers if a.status != "cancelled"]
     assert {a.status for a in ended} == {"ok"}
     assert {(a.output_tokens, len(a.sizes)) for a in ended} == {(15, 5)}
-    assert [e.request_id for e in run.exchanges] == list(range(len(answers)))
+    assert [a.exchange.request_id for a in answers] == list(range(len(answers)))
     assert {b["number"] for b in server.bodies} == set(range(len(server.bodies)))
     for a in ended:
         assert a.exchange.sent_ns < a.stamps_ns[0] <= a.stamps_ns[-1] <= a.exchange.end_ns
@@ -280,8 +247,8 @@ def test_large_requests_are_sent_whole():
             yield Prepared(prepared.prompt_id, head + body)
 
     with SseServer(lambda n, b: answer(events=2)) as server:
-        run = run_closed_loop(server.url, requests(server.url), 1, QUICK)
-    assert {decode(e).status for e in run.exchanges} <= {"ok", "cancelled"}
+        run = run_load(server.url, requests(server.url), ClosedLoop(1, 0.05), QUICK)
+    assert {a.status for a in run.answers} <= {"ok", "cancelled"}
     assert {len(b["fill"]) for b in server.bodies} == {8_000_000}
 
 
@@ -289,7 +256,7 @@ def test_no_server_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(MeasurementError, match="cannot connect to http://127"):
-        run_closed_loop(url, plain_requests(url), 2, QUICK)
+        run_load(url, plain_requests(url), ClosedLoop(2, 0.05), QUICK)
 
 
 def test_server_that_goes_away_ends_the_run():
@@ -352,3 +319,81 @@ def test_import_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     )
     assert shown.stdout.strip() == "set()"
+
+
+# ---------------------------------------------------------------------- where times come from
+
+
+def test_without_kernel_stamps_times_are_this_processes_own(monkeypatch):
+    monkeypatch.setattr(stamps, "_SO_TIMESTAMPNS", 9999)  # setsockopt fails
+    with SseServer(lambda n, b: answer(events=5, gap_s=0.004)) as server:
+        run, answers = put_load(server, 2)
+    assert run.stamp_source == "user"
+    good = [a for a in answers if a.status == "ok"]
+    assert {len(a.sizes) for a in good} == {5}
+    for a in good:
+        assert a.exchange.sent_ns < a.stamps_ns[0] <= a.stamps_ns[-1] <= a.exchange.end_ns
+        assert list(a.stamps_ns) == sorted(a.stamps_ns)
+
+
+def test_option_that_gives_no_stamps_is_the_same_as_none(monkeypatch):
+    monkeypatch.setattr(connection, "_ANCILLARY_BYTES", 0)
+    with SseServer(lambda n, b: answer(events=5, gap_s=0.004)) as server:
+        run, answers = put_load(server, 2)
+    assert run.stamp_source == "user"
+    assert classes(answers) == set()
+
+
+def test_only_kernel_stamps_let_reads_wait_for_a_tick(monkeypatch):
+    """A user stamp is taken at the read: the loop must wake for every one."""
+    slept = []
+
+    class Time:
+        def __getattr__(self, name):
+            return getattr(time, name)
+
+        def sleep(self, seconds):
+            slept.append(seconds)
+            time.sleep(seconds)
+
+    monkeypatch.setattr(client_module, "time", Time())
+    load = replace(QUICK, steady=Steady(1.0, 1, 5))  # long enough to see the rate
+    runs = []
+    for option in (stamps._SO_TIMESTAMPNS, 9999):
+        monkeypatch.setattr(stamps, "_SO_TIMESTAMPNS", option)
+        slept.clear()
+        with SseServer(lambda n, b: answer(events=400)) as server:
+            run, _ = put_load(server, 4, load)
+        runs.append((run.stamp_source, bool(slept)))
+    assert runs[1] == ("user", False)
+    assert runs[0] in (("kernel", True), ("user", False))
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def test_bytes_of_answers_are_let_go():
+    with SseServer(lambda n, b: answer(events=50, gap_s=0.001)) as server:
+        _, answers = put_load(server, 2)
+    assert {len(a.exchange.bodies) for a in answers} == {0}
+    assert {len(a.exchange.stamps) for a in answers} == {0}
+    assert {len(a.stamps_ns) for a in answers if a.status == "ok"} == {50}
+
+
+def test_a_long_run_is_decoded_as_it_goes(monkeypatch):
+    """What waits for the end of the run is bounded, whatever the run's length."""
+    monkeypatch.setattr(backlog, "_WAITING_READS", 20)
+    left = []
+    finish = Backlog.answers
+
+    def answers_of(self):
+        left.append(self._waiting_reads)
+        return finish(self)
+
+    monkeypatch.setattr(Backlog, "answers", answers_of)
+    with SseServer(lambda n, b: answer(events=5, gap_s=0.004)) as server:
+        _, answers = put_load(server, 2)
+    assert classes(answers) == set()
+    reads = sum(len(a.sizes) for a in answers)
+    assert reads > 100
+    assert left[0] < reads / 2

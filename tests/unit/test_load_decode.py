@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sse_server import content, event, usage
 
 from crossover import records
-from crossover.load.client import Exchange
 from crossover.load.decode import chunk_row, decode, request_row
+from crossover.load.exchange import Exchange
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "data" / "sse").glob("*.sse"))
 TRUTH = {  # usage's output tokens, events with content, finish reason, cached tokens
@@ -62,7 +62,7 @@ def test_recorded_streams_cut_anywhere(path, places):
     assert (answer.finish_reason, answer.cached_tokens) == (finish, cached)
     assert sum(answer.event_tokens()) == pytest.approx(output_tokens)
     assert answer.text_digest == whole.text_digest
-    assert answer.stamps_ns == sorted(answer.stamps_ns)
+    assert [*answer.stamps_ns] == sorted(answer.stamps_ns)
     assert all(whole.merged)
 
 
@@ -109,7 +109,7 @@ def test_running_usage_gives_tokens_of_each_event():
             event(content(None, "stop", usage=usage(9)["usage"])) + event(usage(9)),
         )
     )
-    assert answer.counts == [3, 1, 4]
+    assert [*answer.counts] == [3, 1, 4]
     assert answer.event_tokens() == [3.0, 1.0, 5.0]
     assert chunk_row(answer)["tokens"] == [3, 1, 4]
 
@@ -127,7 +127,7 @@ def test_reasoning_and_tool_calls_are_content():
         )
     )
     assert answer.status == "ok"
-    assert answer.sizes == [2, 2, 2]
+    assert [*answer.sizes] == [2, 2, 2]
 
 
 def test_answer_that_was_not_streamed():
@@ -138,7 +138,7 @@ def test_answer_that_was_not_streamed():
     )
     answer = decode(exchange(body[:20], body[20:]))
     assert (answer.status, answer.output_tokens, answer.cached_tokens) == ("ok", 2, 1)
-    assert answer.stamps_ns == [2_000_000]
+    assert [*answer.stamps_ns] == [2_000_000]
     assert answer.event_tokens() == [2.0]
 
 
@@ -153,6 +153,14 @@ def test_answer_that_was_not_streamed():
         ([event({"object": "error", "message": "boom"})], "stream_error", "boom"),
         ([event({"error": "boom"})], "stream_error", "boom"),
         ([event(content("a")), event("{nonsense")], "bad_json", "malformed"),
+        ([b'data: {"choices":[{"text":"\xff"}]}\n\n'], "bad_json", "UTF-8"),
+        ([b'data: {"error":' + 100_000 * b"[" + b"\n\n"], "bad_json", "recursion"),
+        ([event(content("a", usage={"completion_tokens": -1}))], "bad_json", ">= 0"),
+        (
+            [event(content("a", usage={"completion_tokens": 10**20}))],
+            "bad_json",
+            "completion_tokens",
+        ),
     ],
 )
 def test_failures_have_a_class(reads, error_class, said):
@@ -182,7 +190,7 @@ def test_merged_are_events_with_content_that_share_a_read():
             event(content(None, "stop")) + event(usage(4)),
         )
     )
-    assert answer.merged == [False, True, True, False]
+    assert [*answer.merged] == [False, True, True, False]
     assert request_row(answer, None)["merged_reads"] == 1
 
 
@@ -193,3 +201,31 @@ def test_rows_fit_the_records():
     assert table["first_token_s"].to_pylist() == [0.001]
     chunks = records.to_table([chunk_row(answer)], records.CHUNKS)
     assert chunks["offset_us"].to_pylist() == [[500]]
+
+
+DAMAGE = [b"", b"data:", b"\n\n", b"\r", b"{", b'"', b"null", b"-1", b"1e400", b"\xff", b"\\ud800"]
+DAMAGE += [b'"error":"boom",', b"[DONE]", b"[" * 3000]
+
+
+@given(
+    edits=st.lists(
+        st.tuples(
+            st.integers(min_value=0),
+            st.integers(0, 20),
+            st.sampled_from(DAMAGE),
+        ),
+        max_size=6,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_damaged_streams_are_good_or_have_a_class(edits):
+    data = b"".join(event(content(f"tok{i} é", usage=usage(i + 1)["usage"])) for i in range(4))
+    data += event(content(None, "stop")) + event(usage(4)) + event("[DONE]")
+    for place, length, new in edits:
+        at = place % len(data)
+        data = data[:at] + new + data[at + length :]
+    answer = decode(exchange(*(data[i : i + 40] for i in range(0, len(data), 40))))
+    assert (answer.error_class is None) == (answer.status == "ok")
+    assert len(answer.sizes) == len(answer.stamps_ns) == len(answer.merged)
+    if answer.status == "ok":
+        assert sum(answer.event_tokens()) == pytest.approx(answer.output_tokens)

@@ -6,15 +6,17 @@ import pytest
 from crossover.campaign import Workload
 from crossover.errors import MeasurementError
 from crossover.load.prompts import Address, requests_for
+from crossover.prompt_sets import FromFile
 
-PROMPTS = [f"question {i}" for i in range(10)]
+QUESTIONS = [f"question {i}" for i in range(10)]
+PROMPTS = FromFile(QUESTIONS, "0" * 64)
 WORKLOAD = Workload("code", "p.jsonl", "0" * 64, max_tokens=32, extra_body={"top_p": 0.5})
 
 
 def some(count=25, workload=WORKLOAD, **changed):
     settings = {
         "trial": 3,
-        "concurrency": 16,
+        "level": 16,
         "seed": 1,
         "model_name": "m",
         "base_url": "http://127.0.0.1:8080",
@@ -37,7 +39,7 @@ def test_request_is_what_openai_servers_take():
     sent = body(prepared)
     (message,) = sent.pop("messages")
     assert message["role"] == "user"
-    assert message["content"].endswith(PROMPTS[prepared.prompt_id])
+    assert message["content"].endswith(QUESTIONS[prepared.prompt_id])
     assert sent == {
         "model": "m",
         "max_tokens": 32,
@@ -57,12 +59,12 @@ def test_ignore_eos_is_sent_only_when_set():
 def test_same_for_all_variants_and_another_order_for_each_trial_and_level():
     assert some() == some()
     order = [p.prompt_id for p in some()]
-    for changed in ({"trial": 2}, {"concurrency": 8}, {"seed": 2}):
+    for changed in ({"trial": 2}, {"level": 8}, {"seed": 2}):
         assert [p.prompt_id for p in some(**changed)] != order
 
 
 def test_prompts_are_recycled_but_no_two_are_equal():
-    requests = [*some(), *some(trial=2), *some(concurrency=8)]
+    requests = [*some(), *some(trial=2), *some(level=8)]
     ids = [p.prompt_id for p in requests[:20]]
     assert sorted(ids[:10]) == sorted(ids[10:]) == list(range(10))
     contents = [body(p)["messages"][0]["content"] for p in requests]
@@ -78,15 +80,30 @@ def test_key_goes_into_the_header():
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("http://host", ("host", 80, "/v1/chat/completions")),
-        ("http://host:8000/v1/", ("host", 8000, "/v1/chat/completions")),
-        ("http://[::1]:1/llm", ("::1", 1, "/llm/v1/chat/completions")),
+        ("http://host", ("http", "host", 80, "/v1/chat/completions")),
+        ("http://host:8000/v1/", ("http", "host", 8000, "/v1/chat/completions")),
+        ("http://[::1]:1/llm", ("http", "::1", 1, "/llm/v1/chat/completions")),
+        ("https://host", ("https", "host", 443, "/v1/chat/completions")),
     ],
 )
 def test_addresses(url, address):
     assert Address.of(url) == address
 
 
-def test_tls_is_refused():
-    with pytest.raises(MeasurementError, match="https://host"):
-        Address.of("https://host")
+@pytest.mark.parametrize(
+    ("url", "header"),
+    [
+        ("http://host:80", "host"),
+        ("https://host", "host"),
+        ("https://host:80", "host:80"),
+        ("http://[::1]:8000", "[::1]:8000"),
+    ],
+)
+def test_host_header_leaves_out_the_schemes_own_port(url, header):
+    assert Address.of(url).host_header == header
+
+
+@pytest.mark.parametrize("url", ["host:8000", "ftp://host", "http://"])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(MeasurementError, match=url):
+        Address.of(url)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crossover.load import window
-from crossover.load.client import Exchange
 from crossover.load.decode import Answer
+from crossover.load.exchange import Exchange
 
 SECOND = 10**9
 
@@ -82,7 +82,7 @@ def test_bins_are_seconds_and_at_least_twenty(length_s, number):
 def test_too_few_arrivals_give_unknown():
     found = window.bins(tokens([1] * 19), 0, 19 * SECOND)
     assert len(found) == 0
-    assert window.is_stationary(found) is None
+    assert window.halves_difference_se(found) is None
     assert window.cv_within(found) is None
 
 
@@ -98,12 +98,18 @@ def test_mser_drops_the_ramp():
 
 
 def test_false_alarms_of_stationarity_are_rare_and_a_step_is_found():
+    """Three standard errors (METHOD §2.2)."""
     rng = np.random.default_rng(2)
     noise = 100 + rng.normal(0, 5, (500, 60))
-    assert np.mean([window.is_stationary(row) for row in noise]) > 0.98
+    assert np.mean([window.halves_difference_se(row) > 3 for row in noise]) < 0.02
     stepped = noise.copy()
     stepped[:, 30:] += 15
-    assert np.mean([window.is_stationary(row) for row in stepped]) < 0.02
+    assert np.mean([window.halves_difference_se(row) > 3 for row in stepped]) > 0.98
+
+
+def test_halves_that_do_not_vary():
+    assert window.halves_difference_se(np.full(40, 7.0)) == 0
+    assert window.halves_difference_se(np.repeat([7.0, 8.0], 20)) == 1e6
 
 
 def test_cv_within_is_the_spread_of_the_mean():

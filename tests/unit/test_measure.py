@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import time
 
@@ -10,8 +11,9 @@ from crossover.campaign import Load, Model, Steady, Warmup, Workload
 from crossover.engines.base import Counters, Engine, Gauges
 from crossover.errors import MeasurementError, ServerDiedError
 from crossover.measure import measure_point
+from crossover.prompt_sets import FromFile
 
-PROMPTS = [f"question {i}" for i in range(20)]
+PROMPTS = FromFile([f"question {i}" for i in range(20)], "0" * 64)
 WORKLOAD = Workload("code", "p.jsonl", "0" * 64, max_tokens=24)
 LOAD = Load(
     concurrency=(2,),
@@ -134,6 +136,32 @@ def test_a_good_point():
     assert point["cached_tokens_share"] is None
 
 
+@pytest.mark.parametrize("zeroes", [True, False])
+def test_a_reset_that_zeroes_the_counters_costs_no_count(zeroes):
+    """What was counted before a point is not the point's, whether or not the reset forgets it."""
+
+    class Earlier(CountingEngine):
+        before = 5000.0
+
+        def counters(self, http):
+            now = super().counters(http)
+            return dataclasses.replace(
+                now,
+                output_tokens=now.output_tokens + self.before,
+                verify_steps=now.verify_steps + self.before,
+            )
+
+        def reset_cache(self, http):
+            if zeroes:
+                self.before = 0.0
+            return True
+
+    with SseServer(good) as server:
+        point = measured(server, engine=Earlier(server)).point
+    assert point["engine_output_tokens"] == 24 * len(server.bodies)
+    assert point["acceptance_length"] == 3
+
+
 def test_tables_fit_the_records():
     with SseServer(good) as server:
         result = measured(server)
@@ -208,7 +236,8 @@ def test_too_short_a_window_is_invalid():
     [
         ({"queued_requests": 1.0}, True),
         ({"running_requests": 1.0}, False),
-        ({"running_requests": 0.5}, True),
+        ({"running_requests": 0.5}, False),
+        ({"running_requests": 0.5, "queued_requests": None}, True),
         ({"queued_requests": None, "running_requests": None}, False),
     ],
 )
@@ -216,6 +245,36 @@ def test_a_queue_in_the_server_is_invalid(changed, limited):
     with SseServer(good) as server:
         point = measured(server, samples=lambda a, b: busy(a, b, **changed)).point
     assert ("queue_limited" in point["invalid_reasons"]) is limited
+
+
+@pytest.mark.parametrize(("sent_share", "limited"), [(1.2, False), (0.5, True)])
+def test_tokens_that_the_engine_decoded_and_nobody_got(sent_share, limited):
+    class Ahead(CountingEngine):
+        def counters(self, http):
+            counters = super().counters(http)
+            return dataclasses.replace(
+                counters, decoded_tokens=24 * len(self.server.bodies) / sent_share
+            )
+
+    with SseServer(good) as server:
+        point = measured(server, engine=Ahead(server)).point
+    assert point["received_share"] == pytest.approx(sent_share, rel=0.2)
+    assert ("front_end_limited" in point["invalid_reasons"]) is limited
+
+
+def test_a_busy_process_in_front_of_the_engine_is_told():
+    def samples(start_s, end_s):
+        return [
+            {**s, "front_end_cpu_s": {"api 7": 0.97 * s["t"], "main 8": 0.1 * s["t"]}}
+            for s in busy(start_s, end_s)
+        ]
+
+    with SseServer(good) as server:
+        point = measured(server, samples=samples).point
+    assert point["front_end_cpu_share_max"] == pytest.approx(0.97)
+    assert point["front_end_busiest"] == "api 7"
+    assert "front_end_busy" in point["warnings"]
+    assert point["valid"]
 
 
 def test_few_samples_do_not_tell_of_a_queue():
@@ -305,10 +364,3 @@ def test_failed_reading_at_the_windows_ends_is_left_out():
     with SseServer(good) as server:
         point = measured(server, engine=Shy(server)).point
     assert point["tokens_per_step"] == 3
-
-
-def test_every_rule_has_a_snake_case_name_and_a_reason():
-    for name, rule in {**measure.INVALID, **measure.WARNINGS}.items():
-        assert name.isidentifier()
-        assert name == name.lower()
-        assert rule.__doc__

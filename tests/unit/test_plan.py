@@ -95,6 +95,8 @@ def test_results_that_no_file_names_are_found_outermost_first(planned, tmp_path)
         measure(point, 1.0)
     (layout.session_folder(planned, planned.sessions[0]) / "sessions").mkdir()
     assert list(unused([planned])) == []
+    (tmp_path / "results/test/plain/00000000/trial~1").mkdir(parents=True)  # left by a dry run
+    assert list(unused([planned])) == []
     load = {**CONFIG["load"], "concurrency": [1, 4], "trials": 2}
     variants = {"plain": {}, "spec": {"args": {"drafted-tokens": 2}}}
     now = campaign(tmp_path, load=load, variants=variants)

@@ -17,7 +17,15 @@ from crossover import engines
 from crossover.campaign import Model, Variant
 from crossover.errors import StartupError
 from crossover.run_lock import claim
-from crossover.server import device_lock, namespace, processes, readiness, session
+from crossover.server import (
+    device_lock,
+    ending,
+    hidden_log,
+    namespace,
+    processes,
+    readiness,
+    session,
+)
 
 GOOD = [
     {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
@@ -27,8 +35,9 @@ GOOD = [
 
 
 @contextmanager
-def serving(events=GOOD, status=200, health=200):
-    """A server that answers every chat request with these events."""
+def serving(events=GOOD, status=200, health=200, loading=0):
+    """A server that answers every chat request with these events, the first `loading` with 503."""
+    loads = iter(range(loading))
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -36,7 +45,7 @@ def serving(events=GOOD, status=200, health=200):
             self.end_headers()
 
         def do_POST(self):
-            self.send_response(status)
+            self.send_response(status if next(loads, None) is None else 503)
             self.end_headers()
             for event in events:
                 self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
@@ -108,6 +117,11 @@ def test_a_healthy_server_that_does_not_answer_is_an_error(tmp_path, events, sai
 def test_a_refused_request_is_an_error_at_once(tmp_path, status):
     with serving(status=status) as base_url, pytest.raises(StartupError, match=str(status)):
         wait(tmp_path, base_url, timeout_s=60)
+
+
+def test_a_server_that_is_not_up_yet_is_waited_for(tmp_path):
+    with serving(loading=2) as base_url:
+        assert wait(tmp_path, base_url) > 0
 
 
 def test_a_server_that_never_gets_healthy_is_told_with_what_was_seen(tmp_path):
@@ -198,13 +212,56 @@ def test_a_namespace_passes_the_exit_status_on_and_ends_what_was_left_in_it(tmp_
     assert processes.of_session("in-namespace") == []
 
 
-def test_a_record_is_appended_to_and_survives_a_torn_last_line(tmp_path):
+def test_a_hidden_value_is_hidden_wherever_the_server_breaks_its_output(tmp_path):
+    read_end, write_end = os.pipe()
+    log = tmp_path / "log"
+    thread = hidden_log.copy(
+        os.fdopen(read_end, "rb"), log.open("wb"), lambda text: text.replace("secret", "${S}")
+    )
+    for piece in (b"a sec", b"ret b\n", b"50 %\r", b"\xff sec", b"ret"):
+        os.write(write_end, piece)
+        time.sleep(0.05)
+    assert log.read_bytes() == b"a ${S} b\n50 %\r", "whole lines are there at once"
+    os.close(write_end)
+    thread.join(10)
+    assert log.read_bytes() == b"a ${S} b\n50 %\r\xff ${S}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "said"),
+    [
+        ("oom_kill 3", "oom_kill 4", 1, "killed a process for lack of memory"),
+        ("oom_kill 3", "oom_kill 3", -9, "not for lack of memory"),
+        ("oom_kill 3", "oom_kill 3", 1, None),
+        ("", "", -9, "cannot be read here"),
+    ],
+)
+def test_what_the_kernel_counts_says_whether_memory_was_short(
+    tmp_path, monkeypatch, before, after, code, said
+):
+    counts = tmp_path / "vmstat"
+    monkeypatch.setattr(ending, "_COUNTS", ((str(counts), r"^oom_kill (\d+)$"),))
+    monkeypatch.setattr(ending, "_KERNEL_LOG", tmp_path / "unreadable")
+    counts.write_text(f"pgfault 1\n{before}\n")
+    watch = ending.OutOfMemory()
+    counts.write_text(f"pgfault 2\n{after}\n")
+    found = watch.since_start(code)
+    assert (said in found) if said else (found is None)
+
+
+def test_a_record_is_appended_to_and_survives_a_torn_line(tmp_path):
     record = tmp_path / "folder" / "s.jsonl"
     session.append(record, "started", a=1, b=1)
-    session.append(record, "stopped", b=2)
     with record.open("a") as torn:
         torn.write('{"event": "cut o')
+    session.append(record, "stopped", b=2)
     assert session.read(record) == {"a": 1, "b": 2}
+    assert len(record.read_text().splitlines()) == 3
+
+
+def test_an_event_that_the_disk_has_no_room_for_is_an_error():
+    with pytest.raises(OSError, match="No space left"):
+        session.append("/dev/full", "started", a=1)
 
 
 def test_the_tail_of_a_log_has_no_control_characters(tmp_path):

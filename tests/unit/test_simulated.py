@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -322,7 +323,7 @@ def test_without_speculation_drafts_are_missing_not_zero():
     assert counters.accepted_per_position is None
     assert counters.output_tokens == 0
     assert description.drafted_tokens is None
-    assert description.speculation_method is None
+    assert description.speculation_method == "none"
 
 
 def test_another_server_is_not_taken_for_this_one():
@@ -452,5 +453,17 @@ def test_what_it_leaves_behind_outlives_term(flag):
             process.terminate()
             assert process.wait(10) == 0
             assert left() == [child]
+        finally:
+            child.kill()
+
+
+def test_a_leaked_port_stays_open_after_it_has_ended():
+    with running(**{"leak-port": True}) as (process, http):
+        (child,) = psutil.Process(process.pid).children()
+        try:
+            process.terminate()
+            assert process.wait(10) == 0
+            with socket.create_connection((http.base_url.host, http.base_url.port)):
+                pass
         finally:
             child.kill()

@@ -264,7 +264,7 @@ def test_fine_grid_interpolates_and_is_not_coarse():
     baseline = arm(lambda c: 100 * c, levels, 3, rng, noise_sd=0.002, launch_sd=0.002)
     variant = arm(lambda c: 100 * c * (12.5 / c), levels, 3, rng, noise_sd=0.002, launch_sd=0.002)
     ratio = fit(baseline, variant, Settings())
-    crossing = find_crossing(ratio, 0, 4, laws=True, settings=Settings())
+    crossing = find_crossing(ratio, 0, 4, up=False, laws=True, settings=Settings())
     assert not crossing.coarse
     assert crossing.c_star == pytest.approx(12.5, rel=0.02)
     assert crossing.ci[0] < 12.5 < crossing.ci[1]
@@ -276,8 +276,8 @@ def test_laws_widen_the_interval_of_a_coarse_gap():
     baseline = arm(lambda c: roofline(c, 100, 3000), LEVELS, 3, rng)
     variant = arm(lambda c: roofline(c, 180, 2300), LEVELS, 3, rng)
     ratio = fit(baseline, variant, Settings())
-    with_laws = find_crossing(ratio, 3, 5, laws=True, settings=Settings())
-    without = find_crossing(ratio, 3, 5, laws=False, settings=Settings())
+    with_laws = find_crossing(ratio, 3, 5, up=False, laws=True, settings=Settings())
+    without = find_crossing(ratio, 3, 5, up=False, laws=False, settings=Settings())
     assert with_laws.coarse
     assert without.coarse
     assert with_laws.ci != without.ci

@@ -11,8 +11,9 @@ from crossover import records
 from crossover.blocks import Launch, form_blocks
 from crossover.campaign import Analysis
 from crossover.errors import CampaignError
+from crossover.noise_floor import with_noise_floor
 from crossover.stats.model import Settings
-from crossover.verdict import find_verdict, sentence, usable_points
+from crossover.verdict import find_verdict, sentence
 
 TABLES = Path(__file__).parents[1] / "data" / "tables"
 HOUR = 3600.0
@@ -47,7 +48,7 @@ def judge(points, variant="ngram", **analysis):
     )
 
 
-def table(name, metric_column="throughput_tok_s", column=THROUGHPUT, scale=1.0):
+def table(name, published_value=lambda t: t["throughput_tok_s"], column=THROUGHPUT):
     """A published table as points: one trial, no session facts."""
     published = pd.read_csv(TABLES / f"{name}.csv")
     return pd.DataFrame(
@@ -55,7 +56,7 @@ def table(name, metric_column="throughput_tok_s", column=THROUGHPUT, scale=1.0):
             "variant": ["plain" if c.startswith("baseline") else c for c in published["config"]],
             "trial": 1,
             "concurrency": published["concurrency"],
-            column: published[metric_column] * scale,
+            column: published_value(published),
         }
     )
 
@@ -380,6 +381,50 @@ def test_arms_on_different_machines_are_not_paired(fact, words):
     assert words in verdict.caveats[0]["text"]
 
 
+H200, L40 = (json.dumps({"cpu": "x", "cores": 8, "gpus": [name]}) for name in ("H200", "L40"))
+
+
+def on_nodes(points, hosts, hardware=(H200, H200)):
+    """Arms side by side: in trial t plain and ngram run on the t-th pair of hosts."""
+    points = with_sessions(points)
+    ngram = (points["variant"] == "ngram").astype(int)
+    points["host"] = [hosts[t - 1][i] for t, i in zip(points["trial"], ngram, strict=True)]
+    points["hardware"] = [hardware[i] for i in ngram]
+    return points
+
+
+def of_hosts(verdict):
+    return [c for c in verdict.caveats if c["code"].startswith("arms_")]
+
+
+def test_arms_side_by_side_on_nodes_of_one_type_are_not_paired_and_that_is_no_fault():
+    verdict = judge(on_nodes(points_of(FALLING), [("n1", "n2"), ("n2", "n1"), ("n1", "n2")]))
+    assert not verdict.paired
+    assert verdict.verdict == "crossover"
+    assert not of_hosts(verdict)
+
+
+def test_arms_that_never_shared_a_node_are_a_caveat():
+    verdict = judge(on_nodes(points_of(FALLING), [("n1", "n2")] * 3))
+    (caveat,) = of_hosts(verdict)
+    assert caveat["code"] == "arms_on_other_hosts"
+    assert "never ran on the same host (plain: n1; ngram: n2)" in caveat["text"]
+
+
+def test_nodes_of_another_type_are_a_caveat():
+    hosts = [("n1", "n2"), ("n2", "n1"), ("n1", "n2")]
+    verdict = judge(on_nodes(points_of(FALLING), hosts, (H200, L40)))
+    (caveat,) = of_hosts(verdict)
+    assert caveat["code"] == "arms_not_contemporaneous"
+    assert "trial 1 (hosts n2 and n1)" in caveat["text"]
+
+
+def test_a_trial_on_one_node_is_a_pair_on_whichever_node():
+    verdict = judge(on_nodes(points_of(FALLING), [("n1", "n1"), ("n2", "n2"), ("n3", "n3")]))
+    assert verdict.paired
+    assert not of_hosts(verdict)
+
+
 def test_another_engine_version_is_a_caveat_and_no_pair():
     points = with_sessions(points_of(FALLING))
     points.loc[points["variant"] == "ngram", "engine_version"] = "1.1"
@@ -387,6 +432,20 @@ def test_another_engine_version_is_a_caveat_and_no_pair():
     assert not verdict.paired
     assert verdict.caveats[0]["code"] == "engine_version_differs"
     assert "plain: 1.0; ngram: 1.1" in verdict.caveats[0]["text"]
+
+
+def test_variables_that_the_shell_gave_one_arm_only_are_a_caveat():
+    points = with_sessions(points_of(FALLING))
+    same, other = [("OMP_NUM_THREADS", "4")], [("OMP_NUM_THREADS", "8"), ("NCCL_ALGO", "Ring")]
+    is_ngram = points["variant"] == "ngram"
+    points["inherited_env"] = [same for _ in is_ngram]
+    assert "environment_differs" not in {c["code"] for c in judge(points).caveats}
+    points["inherited_env"] = [other if there else same for there in is_ngram]
+    verdict = judge(points)
+    (caveat,) = [c for c in verdict.caveats if c["code"] == "environment_differs"]
+    assert "NCCL_ALGO: plain not set, ngram Ring" in caveat["text"]
+    assert "OMP_NUM_THREADS: plain 4, ngram 8" in caveat["text"]
+    assert verdict.paired
 
 
 def test_blocks_of_a_trial_split_by_time():
@@ -463,30 +522,213 @@ def test_a_baseline_that_falls_with_concurrency_is_flagged():
 
 
 @pytest.mark.parametrize(
-    ("metric", "column", "labels"),
-    [("tpot", "tpot_s_p50", "+++"), ("ttft", "ttft_s_p50", "+?-")],
+    ("metric", "column", "published", "labels"),
+    [
+        ("decode_rate", "decode_rate_tokens_per_s", lambda t: 1e3 / t["tpot_p50_ms"], "+++"),
+        ("ttft", "ttft_s_p50", lambda t: 1e-3 * t["ttft_p50_ms"], "+?-"),
+    ],
 )
-def test_the_answer_depends_on_the_metric(metric, column, labels):
-    points = table("mtp7_dflash_latency_only", f"{metric}_p50_ms", column, scale=1e-3)
-    verdict = judge(points, variant="mtp7", metric=metric)
+def test_the_answer_depends_on_the_metric(metric, column, published, labels):
+    verdict = judge(table("mtp7_dflash_latency_only", published, column), "mtp7", metric=metric)
     assert "".join(verdict.indicative["labels"]) == labels
-    assert sentence(verdict).startswith("Time ")
+    said = sentence(verdict)
+    assert said.startswith(("Decode rate of a request: One", "Time to first token (closed loop): "))
     first = verdict.levels[0]
-    assert first.ratio == pytest.approx(first.baseline_mean / first.variant_mean)
+    means = (first.variant_mean, first.baseline_mean)
+    better, worse = means if metric == "decode_rate" else means[::-1]
+    assert first.ratio == pytest.approx(better / worse)
 
 
-def test_latency_gets_no_structural_band():
+def test_only_throughput_gets_the_structural_band():
     points = points_of(FALLING)
-    points["tpot_s_p50"] = 1 / points[THROUGHPUT]
-    crossing = judge(points, metric="tpot").crossings[0]
+    points["decode_rate_tokens_per_s"] = points[THROUGHPUT]
+    crossing = judge(points, metric="decode_rate").crossings[0]
     assert crossing.hard == (8.0, 16.0)
     assert crossing.ci != judge(points).crossings[0].ci
 
 
-def test_usable_points_carry_value_and_whole_level():
-    points = points_of({1: 1.5, 4: 1.2}).astype({"concurrency": float})
-    usable, bad = usable_points(points, Analysis(), Settings(), ["plain"])
-    assert bad == []
-    assert {point["concurrency"] for point in usable} == {1, 4}
-    assert {point["variant"] for point in usable} == {"plain"}
-    assert usable[0]["value"] == usable[0][THROUGHPUT]
+# ------------------------------------------------------------------ other metrics
+
+
+GOODPUT = "goodput_requests_per_s"
+
+
+def goodput_of(zero_at, arm="ngram", **options):
+    """Points whose goodput is their throughput, and 0 for one arm at some levels."""
+    points = points_of({1: 1.6, 4: 1.5, 16: 1.3, 64: 1.2}, **options)
+    none = (points["variant"] == arm) & points["concurrency"].isin(zero_at)
+    points[GOODPUT] = points[THROUGHPUT].where(~none, 0.0)
+    return points
+
+
+def test_zero_goodput_is_a_labelled_loss():
+    verdict = judge(goodput_of([16, 64]), metric="goodput")
+    assert [level.label for level in verdict.levels] == ["+", "+", "-", "-"]
+    assert [level.ratio for level in verdict.levels][2:] == [0.0, 0.0]
+    (crossing,) = verdict.crossings
+    assert crossing.ci == (4.0, 16.0), "nothing says where between the levels"
+    assert "zero_at_crossing" in {c["code"] for c in verdict.caveats}
+    assert sentence(verdict).startswith("Goodput: ngram is better up to concurrency 8")
+    written = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    assert (written["levels"][3]["ratio"], written["levels"][3]["variant_mean"]) == (0.0, 0.0)
+
+
+def test_zero_goodput_of_the_baseline_is_a_gain_without_a_number():
+    verdict = judge(goodput_of([64], arm="plain"), metric="goodput")
+    assert verdict.verdict == "variant_faster_throughout"
+    written = verdict.to_dict()
+    assert (written["levels"][3]["label"], written["levels"][3]["ratio"]) == ("+", None)
+
+
+def test_no_goodput_at_all_is_worse_throughout():
+    verdict = judge(goodput_of([1, 4, 16, 64]), metric="goodput")
+    assert verdict.verdict == "baseline_faster_throughout"
+    assert "worse at every tested concurrency, 1–64" in sentence(verdict)
+
+
+def test_goodput_that_is_zero_in_some_trials_resolves_nothing():
+    points = goodput_of([])
+    once = (points["variant"] == "ngram") & (points["concurrency"] == 64) & (points["trial"] == 1)
+    points.loc[once, GOODPUT] = 0.0
+    verdict = judge(points, metric="goodput")
+    assert verdict.levels[3].label == "?"
+    assert verdict.levels[3].variant_mean > 0
+    assert verdict.verdict == "inconclusive"
+
+
+def test_zero_throughput_is_no_result():
+    points = goodput_of([64])
+    points[THROUGHPUT] = points[GOODPUT]
+    verdict = judge(points)
+    assert {reason for row in verdict.bad_rows for reason in row["reasons"]} == {"zero_value"}
+
+
+def test_tokens_per_joule():
+    points = points_of(FALLING, window_s=60.0)
+    points["gpu_energy_j"] = np.where(points["variant"] == "ngram", 36_000.0, 18_000.0)
+    verdict = judge(points, metric="throughput_per_joule")
+    by_time = judge(points)
+    for level, of_time in zip(verdict.levels, by_time.levels, strict=True):
+        assert level.ratio == pytest.approx(of_time.ratio / 2)
+        assert level.variant_mean == pytest.approx(of_time.variant_mean * 60 / 36_000)
+
+
+# ------------------------------------------------------------------ an open loop
+
+
+def test_levels_of_an_open_loop_are_request_rates():
+    rates = {0.5: 1.6, 1.5: 1.5, 4.0: 1.3, 12.0: 0.8, 16.0: 0.7}
+    points = points_of(rates).rename(columns={"concurrency": "request_rate"})
+    points["concurrency"] = None
+    verdict = judge(points)
+    (crossing,) = verdict.crossings
+    assert crossing.bracket == crossing.hard == (4.0, 12.0), "the laws are those of a closed loop"
+    said = sentence(verdict)
+    assert f"faster up to {crossing.c_star:.3g} requests/s" in said
+    assert "on 0.5–16 requests/s tested (1.60× at 0.5, 0.70× at 16)" in said
+    assert "Nothing was tested between 4 and 12 requests/s" in said
+    written = verdict.to_dict()
+    assert [level["request_rate"] for level in written["levels"]] == list(rates)
+    assert not any("concurrency" in level for level in written["levels"])
+
+
+# ------------------------------------------------------------------ which arms
+
+
+def test_arms_may_be_left_out_where_they_are_clear():
+    points = points_of(FALLING)
+    named = find_verdict(points, Analysis(compare=(("ngram", "plain"),)))
+    assert named == judge(points)
+    called = find_verdict(points.replace({"plain": "baseline-1"}), Analysis())
+    assert (called.variant, called.baseline) == ("ngram", "baseline-1")
+    assert find_verdict(points, Analysis(), variant="ngram") == judge(points)
+
+
+def test_arms_that_are_not_clear_are_asked_for():
+    with pytest.raises(CampaignError, match="ngram, plain, and it is not clear"):
+        find_verdict(points_of(FALLING), Analysis())
+
+
+# ------------------------------------------------------------------ drift and noise floor
+
+
+def test_drift_is_a_caveat_if_it_is_real_and_large():
+    points = with_sessions(points_of(FALLING, trials=4))
+    started_h = points["session_started_at"] / HOUR
+    steady = judge(points)
+    assert "drift" not in {c["code"] for c in steady.caveats}
+    assert abs(steady.drift.over_span) < 0.02
+    points[THROUGHPUT] *= np.exp(-0.001 * started_h)
+    verdict = judge(points)
+    assert verdict.drift.per_h == pytest.approx(-0.001, abs=2e-4)
+    assert verdict.drift.per_h_lo < -0.001 < verdict.drift.per_h_hi
+    (caveat,) = [c for c in verdict.caveats if c["code"] == "drift"]
+    assert "worsened by 13" in caveat["text"]
+    assert [level.label for level in verdict.levels] == [level.label for level in steady.levels]
+
+
+def test_without_start_times_there_is_no_drift():
+    assert judge(points_of(FALLING)).drift is None
+
+
+def test_a_coarse_crossing_is_always_a_caveat():
+    for ratios, said in (({1: 1.5, 2: 0.8, 3: 0.7}, "neighbours"), (FALLING, "provisional")):
+        (caveat,) = [c for c in judge(points_of(ratios)).caveats if c["code"] == "coarse_crossing"]
+        assert said in caveat["text"]
+
+
+def test_a_second_baseline_gives_the_noise_floor():
+    twin = points_of({1: 1.0, 4: 1.0, 16: 1.0}, noise=0.02, variant="plain-again")
+    twin["server_digest"] = "00000000"
+    small = points_of({1: 1.02, 4: 1.02, 16: 1.02}, noise=0.002)
+    small["server_digest"] = np.where(small["variant"] == "ngram", "11111111", "00000000")
+    a_a = find_verdict(twin, Analysis(), variant="plain-again", baseline="plain", workload="code")
+    judged, same = with_noise_floor([judge(small), a_a])
+    assert (same.same_configuration, judged.same_configuration) == (True, False)
+    assert same.noise_floor is None
+    assert judged.noise_floor == a_a.equivalence_margin_supported > 0.02
+    assert judged.caveats[-1]["code"] == "below_noise_floor"
+    (clear, _) = with_noise_floor([judge(points_of({1: 1.6, 4: 1.5, 16: 1.3})), a_a])
+    assert clear.noise_floor == judged.noise_floor
+    assert "below_noise_floor" not in {c["code"] for c in clear.caveats}
+
+
+# ------------------------------------------------------------------ odd levels
+
+
+def test_a_level_that_is_no_number_of_requests_is_left_out():
+    points = points_of({1: 1.5, 1.5: 0.5, 3: 1.4})
+    verdict = judge(points)
+    assert [level.concurrency for level in verdict.levels] == [1, 3]
+    assert {reason for row in verdict.bad_rows for reason in row["reasons"]} == {"bad_concurrency"}
+    rates = points_of({0: 1.5, 2: 0.8, 4: 0.7}).rename(columns={"concurrency": "request_rate"})
+    rated = judge(
+        rates.assign(decode_rate_tokens_per_s=rates[THROUGHPUT] + 1), metric="decode_rate"
+    )
+    assert [level.concurrency for level in rated.levels] == [2, 4]
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_a_goodput_of_zero_everywhere_is_told(trials):
+    points = points_of({1: 1.0, 8: 1.0}, trials).assign(goodput_requests_per_s=0.0)
+    told = judge(points, metric="goodput").to_dict()["sentence"]
+    assert told
+    assert "nan" not in told
+
+
+# ------------------------------------------------------------------ the page about it
+
+
+def test_the_example_of_the_page_prints_what_the_page_says(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "verdict.md").read_text()
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "crossover (8, 64)"
+    assert f"It prints `{first}`" in page
+    assert "faster up to concurrency" in second
+
+
+def test_the_page_names_every_field():
+    page = (Path(__file__).parents[2] / "docs" / "verdict.md").read_text()
+    fields = judge(points_of(FALLING)).to_dict().keys()
+    assert [f for f in fields if f"`{f}`" not in page] == []

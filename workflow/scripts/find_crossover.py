@@ -2,15 +2,17 @@
 
 import pandas as pd
 
+from crossover import layout
+from crossover.imports.found import completed
 from crossover.records import write_json
 from crossover.verdicts import judge
 from crossover.workflow import logged_to
 
 with logged_to(snakemake.log[0]):
-    verdicts, policy = judge(
-        pd.read_parquet(snakemake.input.points),
-        pd.read_parquet(snakemake.input.sessions),
-        snakemake.params.campaign.value,
-    )
+    points = pd.read_parquet(snakemake.input.points)
+    sessions = pd.read_parquet(snakemake.input.sessions)
+    campaign = completed(snakemake.params.campaign.value, points, sessions)
+    rounds = layout.rounds_of(campaign)
+    verdicts, policy = judge(points, sessions, campaign, snakemake.input.requests, rounds)
     write_json(verdicts, snakemake.output.verdicts)
     write_json(policy, snakemake.output.policy)

@@ -6,6 +6,7 @@ import json
 from crossover import workflow
 from crossover.campaign import Variant
 from crossover.errors import plain_errors
+from crossover.progress import Terminal
 from crossover.server.start import start
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -14,12 +15,13 @@ parser.add_argument("--handle", required=True)
 parser.add_argument("--server-log", required=True)
 args = parser.parse_args()
 
-with plain_errors():
+with plain_errors(), Terminal() as terminal:
     handle = start(
         Variant.from_dict(args.spec["variant"]),
         facts=args.spec["facts"],
         owner=workflow.owner(),
         handle=args.handle,
         server_log=args.server_log,
+        say=terminal.say,
     )
     print(f"started session {handle.session_id} at {handle.base_url}")

@@ -3,7 +3,7 @@
 import argparse
 
 from crossover.errors import plain_errors
-from crossover.server.stop import stop
+from crossover.server.stop import stop, told
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("handle")
@@ -11,4 +11,4 @@ parser.add_argument("stopped")
 args = parser.parse_args()
 
 with plain_errors():
-    print(stop(args.handle, args.stopped))
+    print(told(stop(args.handle, args.stopped)))

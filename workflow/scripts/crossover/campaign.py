@@ -11,24 +11,39 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import yaml
 
 from crossover import engines
+from crossover.axis import CLOSED_LOOP, OPEN_LOOP
 from crossover.errors import CampaignError
+from crossover.load.arrivals import LEAST_SCHEDULED_COMPLETED
+from crossover.prompt_sets import prompt_set
+
+if TYPE_CHECKING:
+    import jsonschema
+
+    from crossover.axis import Axis
 
 PROTOCOL = 1
 """Raised when a change of the measuring code makes earlier points not comparable."""
 
 SCHEMA_PATH = Path(__file__).parents[3] / "config" / "campaign.schema.yaml"
+
+
+SEQUENTIAL_SHARE = 0.4
+"""2 of 5 %: what one look may err if all looks of up to ten rounds are to err 5 % (METHOD §4, §8)."""
+
+NOT_STATED = "not stated"
+"""Name of what an import's files do not name."""
 
 
 def canonical(value: Any) -> str:
@@ -79,9 +94,12 @@ class Variant:
     stop_grace_s: float = 30.0
     speculation: Speculation | None = None
     command: tuple[str, ...] | None = None
+    stop: tuple[str, ...] | None = None
     binary: str | None = None
     url: str | None = None
     api_key: str | None = None
+    resources: Mapping[str, int | str] = field(default_factory=dict)
+    """what a session asks of whoever schedules it; on one machine nothing"""
     epoch: int = 1
 
     @classmethod
@@ -91,7 +109,7 @@ class Variant:
         spec["model"] = Model(**spec["model"])
         if spec.get("speculation"):
             spec["speculation"] = Speculation(**spec["speculation"])
-        for key in ("devices", "command"):
+        for key in ("devices", "command", "stop"):
             if spec.get(key) is not None:
                 spec[key] = tuple(spec[key])
         return cls(**spec)
@@ -99,12 +117,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked: prompts, output length, sampling."""
+    """What is asked: prompts, output length, sampling; None: imported, and not known."""
 
     name: str
-    prompts: str
-    prompts_sha256: str
-    max_tokens: int
+    prompts: str | Mapping[str, Any] | None
+    """a file, or a supplied text and its settings"""
+    prompts_sha256: str | None
+    max_tokens: int | None
     temperature: float = 0.0
     ignore_eos: bool = False
     extra_body: Mapping[str, Any] = field(default_factory=dict)
@@ -128,16 +147,71 @@ class Steady:
 
 
 @dataclass(frozen=True)
-class Load:
-    """How load is put on a server (closed loop)."""
+class Arrivals:
+    """Requests that are sent on a schedule, whatever has been answered (open loop)."""
 
-    concurrency: tuple[int, ...]
+    request_rate: tuple[float, ...]
+    """levels: requests a second"""
+    process: str = "poisson"
+    """poisson, or constant"""
+    max_in_flight: int = 1000
+    """ends a point whose server does not keep up"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """How load is put on a server: at levels of concurrency, or where it has `arrivals` of rate."""
+
+    concurrency: tuple[int, ...] = ()
     trials: int = 3
     ramp_s: float = 3.0
     warmup: Warmup = Warmup()
     steady: Steady = Steady()
     request_timeout_s: float = 600.0
     idle_timeout_s: float = 120.0
+    arrivals: Arrivals | None = None
+    """None: closed loop"""
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Load:
+        """The load of a campaign file, or of `dataclasses.asdict` that travelled as JSON."""
+        load = dict(value)
+        if load.get("arrivals") in (None, "closed"):
+            load["arrivals"] = None
+        else:
+            rates = tuple(load["arrivals"]["request_rate"])
+            load["arrivals"] = Arrivals(**{**load["arrivals"], "request_rate": rates})
+        load["concurrency"] = tuple(load.get("concurrency", ()))
+        load["warmup"] = Warmup(**load.get("warmup", {}))
+        load["steady"] = Steady(**load.get("steady", {}))
+        return cls(**load)
+
+    @property
+    def axis(self) -> Axis:
+        """What the levels are of."""
+        return CLOSED_LOOP if self.arrivals is None else OPEN_LOOP
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Requests in flight, or requests a second."""
+        return self.concurrency if self.arrivals is None else self.arrivals.request_rate
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Service level objectives of one request, seconds; None: no objective. All must be met."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What the report shall predict."""
+
+    acceptance_length: tuple[float, ...]
+    """1 + accepted tokens a verification, as an engine would count them on another text"""
 
 
 @dataclass(frozen=True)
@@ -150,6 +224,29 @@ class Analysis:
     seed: int = 1
     block_span_h: float = 12.0
     compare: tuple[tuple[str, str], ...] = ()
+    slo: Slo | None = None
+    """None: goodput is not judged"""
+    load_shares: Mapping[float, float] | None = None
+    """level → share of the time at it; None: no gain is computed"""
+    what_if: WhatIf | None = None
+    sequential: bool = False
+    """judged anew after every round of refinement: follows from `refine`, no key of its own"""
+
+    @property
+    def alpha(self) -> float:
+        """Error of a verdict's bounds: 1 - confidence, or less where there are several looks."""
+        return (1 - self.confidence) * (SEQUENTIAL_SHARE if self.sequential else 1)
+
+
+@dataclass(frozen=True)
+class Refine:
+    """How far a crossing is narrowed down by rounds of further trials; without rounds not at all."""
+
+    rounds: int = 0
+    target_ratio: float = 1.1
+    """upper / lower end of an interval of C* that is narrow enough"""
+    max_points: int = 60
+    """of all rounds together"""
 
 
 @dataclass(frozen=True)
@@ -163,16 +260,23 @@ class Session:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One campaign file."""
+    """One campaign file.
+
+    A campaign that imports measures nothing: its variants, workloads, levels, and where the file
+    leaves it out the baseline, are in the imported files (`imports.found.completed`).
+    """
 
     name: str
-    baseline: str
+    baseline: str | None
     model: Model
     variants: Mapping[str, Variant]
     workloads: Mapping[str, Workload]
     load: Load
     analysis: Analysis
+    refine: Refine = Refine()
     epoch: int = 1
+    imports: str | None = None
+    """File or folder with result files of other tools."""
 
     @functools.cached_property
     def server_digests(self) -> dict[str, str]:
@@ -199,6 +303,10 @@ class Campaign:
         """For each workload: the digest of what a point depends on besides its server."""
         load = asdict(self.load)
         del load["concurrency"], load["trials"]
+        if self.load.arrivals is None:
+            del load["arrivals"]
+        else:
+            del load["arrivals"]["request_rate"]
         return {
             name: digest({**asdict(w), "prompts": None, "load": load, "seed": self.analysis.seed})
             for name, w in self.workloads.items()
@@ -206,29 +314,51 @@ class Campaign:
 
     @functools.cached_property
     def sessions(self) -> list[Session]:
-        """All sessions, trial by trial: odd trials in a drawn order, even ones in its reverse."""
-        order: list[str] = []
-        result = []
-        for trial in range(1, self.load.trials + 1):
-            if trial % 2:
-                order = sorted(self.variants)
-                random.Random(f"{self.analysis.seed} order {trial}").shuffle(order)
-            else:
-                order = order[::-1]
-            result += [Session(v, trial, len(result) + i) for i, v in enumerate(order)]
-        return result
+        """The sessions of all trials but those of refinement, in their order."""
+        trials = range(1, self.load.trials + 1)
+        order = [(variant, trial) for trial in trials for variant in self.order(trial)]
+        return [Session(*session, rank) for rank, session in enumerate(order)]
 
-    def points(self, trial: int) -> list[tuple[str, int]]:
-        """(workload, concurrency) of every session of `trial`, in the order of measuring.
+    def order(self, trial: int) -> list[str]:
+        """The variants in the order of a trial: drawn for an odd one, then turned for the next."""
+        order = sorted(self.variants)
+        drawn_for = trial if trial % 2 else trial - 1
+        random.Random(f"{self.analysis.seed} order {drawn_for}").shuffle(order)
+        return order if trial % 2 else order[::-1]
+
+    @property
+    def grid(self) -> list[tuple[str, float]]:
+        """(workload, level) of every session of the campaign's own trials."""
+        return [(w, c) for w in self.workloads for c in self.load.levels]
+
+    def in_drawn_order(
+        self, trial: int, points: Iterable[tuple[str, float]]
+    ) -> list[tuple[str, float]]:
+        """(workload, level) in the order in which `trial` measures them.
 
         Drawn anew for each trial, the same for all its variants, and such that a level that is
         added or removed leaves the order of the others alone.
         """
 
-        def drawn(point: tuple[str, int]) -> str:
+        def drawn(point: tuple[str, float]) -> str:
             return digest([self.analysis.seed, "levels", trial, *point])
 
-        return sorted(((w, c) for w in self.workloads for c in self.load.concurrency), key=drawn)
+        return sorted(points, key=drawn)
+
+    @functools.cached_property
+    def refine_digest(self) -> str:
+        """Digest of what the rounds of refinement depend on.
+
+        Not of the analysis: what a round measured stays, however it is judged later.
+        """
+        return digest(
+            {
+                "servers": self.server_digests,
+                "points": self.point_digests,
+                "target_ratio": self.refine.target_ratio,
+                "max_points": self.refine.max_points,
+            }
+        )
 
     @property
     def comparisons(self) -> tuple[tuple[str, str], ...]:
@@ -242,13 +372,21 @@ class Campaign:
         """All devices that any variant uses."""
         return tuple(sorted({d for v in self.variants.values() for d in v.devices}))
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of what the sessions ask of whoever schedules them, besides devices and time."""
+        return tuple(sorted({n for v in self.variants.values() for n in v.resources} - {"runtime"}))
+
 
 # ------------------------------------------------------------------ values from the shell
 
 _FROM_SHELL = re.compile(r"\$\{(\w+)\}")
 _SECRET = re.compile(
-    r"(^|[-_])(\w*key|token|secret|password|passwd|auth|credentials?)$", re.IGNORECASE
+    r"(^|[-_])(\w*key|token|secret|password|passwd|auth|authorization|credentials?)$", re.IGNORECASE
 )
+
+_NAMED = re.compile(r"([\w-]+)\s*[=:]\s*")
+_NAMED_VALUE = re.compile(r"((Bearer|Basic|Token)\s+)?\S*", re.IGNORECASE)
 
 
 def from_shell(value: str) -> str:
@@ -256,12 +394,39 @@ def from_shell(value: str) -> str:
     return _FROM_SHELL.sub(lambda match: os.environ[match[1]], value)
 
 
+def names_from_shell(variant: Variant) -> set[str]:
+    """Every NAME that the variant takes as `${NAME}` from this process's environment."""
+    command = engines.get(variant.engine).command(variant, variant.model) or []
+    values = [*variant.env.values(), *command, *(variant.stop or ()), variant.api_key or ""]
+    return {name for value in values for name in _FROM_SHELL.findall(value)}
+
+
+def secret_names(variant: Variant) -> set[str]:
+    """Those of them that are credentials, by their own name or by what they are given to."""
+    command = engines.get(variant.engine).command(variant, variant.model) or []
+    given = [
+        ("api_key", variant.api_key or ""),
+        *variant.env.items(),
+        *_flat_args(variant.args),
+        *_named_words([*command, *(variant.stop or ())]),
+    ]
+    taken_by = {
+        shell_name
+        for name, value in given
+        if is_secret(name) and isinstance(value, str)
+        for shell_name in _FROM_SHELL.findall(value)
+    }
+    return taken_by | {name for name in names_from_shell(variant) if is_secret(name)}
+
+
 def missing_in_shell(variant: Variant) -> list[str]:
     """Names that the variant takes from an environment which does not have them."""
-    command = engines.get(variant.engine).command(variant, variant.model) or []
-    values = [*variant.env.values(), *command, variant.api_key or ""]
-    names = {name for value in values for name in _FROM_SHELL.findall(value)}
-    return sorted(names - set(os.environ))
+    return sorted(names_from_shell(variant) - set(os.environ))
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable or flag of this name holds a credential."""
+    return _SECRET.search(name) is not None
 
 
 def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> None:
@@ -269,7 +434,7 @@ def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> Non
     for name, value in words:
         if (
             isinstance(value, str)
-            and _SECRET.search(name)
+            and is_secret(name)
             and not _FROM_SHELL.search(value)
             and not _is_number(value)
         ):
@@ -278,6 +443,26 @@ def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> Non
                 f"{where}.{name}: a secret is written into the file; write ${{{variable}}} "
                 f"instead and export {variable} in the shell"
             )
+
+
+def _named_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, value) of `--flag value`, and of `NAME=value` and `Name: value` anywhere in a word."""
+    for word, following in itertools.pairwise([*words, ""]):
+        for name in _NAMED.finditer(word):
+            yield name[1], _NAMED_VALUE.match(word, name.end())[0]
+        if word.startswith("-"):
+            flag, equals, value = word.partition("=")
+            yield (flag, value) if equals else (flag, following)
+
+
+def _flat_args(args: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(name, value) of every value, those in lists and mappings under their nearest name."""
+    for name, value in args.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Mapping):
+                yield from _flat_args(one)
+            else:
+                yield name, one
 
 
 def _is_number(text: str) -> bool:
@@ -301,15 +486,40 @@ def read_campaign(file: str) -> Campaign:
     """The campaign in a YAML file.
 
     Raises:
-        CampaignError: the file is not there, is not YAML, or see `load_campaign`.
+        CampaignError: see `read_yaml` and `load_campaign`.
+    """
+    return load_campaign(read_yaml(file), file)
+
+
+class _OneValueAKey(yaml.SafeLoader):
+    """YAML's own loaders keep the last of several values of a key, without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            name = self.construct_object(key, deep=True)
+            if name in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {name!r} stands there twice", problem_mark=key.start_mark
+                )
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(file: str | Path) -> Any:
+    """What a YAML file holds.
+
+    Raises:
+        CampaignError: it is not there, is not YAML, or gives a key twice.
     """
     try:
-        config = yaml.safe_load(Path(file).read_text())
+        return yaml.load(Path(file).read_text(), _OneValueAKey)
     except OSError as error:
         raise CampaignError(f"cannot read {file}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CampaignError(f"{file} is not YAML: {error}") from None
-    return load_campaign(config, file)
 
 
 def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = ".") -> Campaign:
@@ -325,7 +535,7 @@ def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = "."
     """
     # plain types, whatever the loader made: YAML turns 2026-12-02 into a date
     config = _one_spelling(json.loads(json.dumps(config, default=str)))
-    problems = list(_problems(config))
+    problems = [*_not_finite(config), *_problems(config)]
     if problems:
         raise CampaignError("\n".join(f"{source}: {p}" for p in problems))
     try:
@@ -335,25 +545,43 @@ def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = "."
 
 
 def _build(config: dict[str, Any], root: Path) -> Campaign:
+    if "imports" in config:
+        return _import(config)
     model = Model(**config["model"])
     defaults = config.get("defaults") or {}
     variants = {
         name: _variant(name, _merged(defaults, spec or {}), model)
         for name, spec in config["variants"].items()
     }
+    _check_resources(variants)
     baseline = config["baseline"]
     if baseline not in variants:
         raise CampaignError(
             f"baseline: {baseline!r} is no variant{_nearest(baseline, variants)}; "
             f"allowed: {', '.join(variants)}"
         )
-    load = dict(config["load"])
-    load["concurrency"] = tuple(load["concurrency"])
-    load["warmup"] = Warmup(**load.get("warmup", {}))
-    load["steady"] = Steady(**load.get("steady", {}))
-    analysis = dict(config.get("analysis", {}))
-    analysis["compare"] = tuple(tuple(pair) for pair in analysis.get("compare", []))
-    for pair in analysis["compare"]:
+    load = Load.from_dict(config["load"])
+    if (steady := load.steady).min_s > steady.max_s:
+        raise CampaignError(
+            f"load.steady: min_s {steady.min_s:g} is above max_s {steady.max_s:g}; "
+            "no window can be both"
+        )
+    refine = Refine(**config.get("refine", {}))
+    if refine.rounds and load.arrivals:
+        raise CampaignError(
+            "refine.rounds: rounds add concurrencies, and this campaign's levels are request "
+            "rates (load.arrivals); leave refine out, and give more rates or trials"
+        )
+    for rate in load.arrivals.request_rate if load.arrivals else ():
+        if rate * steady.max_s < LEAST_SCHEDULED_COMPLETED:
+            raise CampaignError(
+                f"load.arrivals.request_rate: at {rate:g} requests/s a window of at most "
+                f"{steady.max_s:g} s (load.steady.max_s) sees {rate * steady.max_s:.3g} of the "
+                f"{LEAST_SCHEDULED_COMPLETED} answers that it takes; raise max_s to "
+                f"{2 * LEAST_SCHEDULED_COMPLETED / rate:.0f}, or leave the rate out"
+            )
+    analysis = replace(_analysis(config, load.axis), sequential=refine.rounds > 0)
+    for pair in analysis.compare:
         for name in pair:
             if name not in variants:
                 raise CampaignError(
@@ -366,15 +594,55 @@ def _build(config: dict[str, Any], root: Path) -> Campaign:
         model=model,
         variants=variants,
         workloads={n: _workload(n, w, root) for n, w in config["workloads"].items()},
-        load=Load(**load),
-        analysis=Analysis(**analysis),
+        load=load,
+        analysis=analysis,
+        refine=refine,
         epoch=config.get("epoch", 1),
     )
 
 
+def _import(config: dict[str, Any]) -> Campaign:
+    return Campaign(
+        name=config["campaign"],
+        baseline=config.get("baseline"),
+        model=Model(NOT_STATED),
+        variants={},
+        workloads={},
+        load=Load(trials=0),
+        analysis=_analysis(config),
+        imports=config["imports"],
+    )
+
+
+def _analysis(config: dict[str, Any], axis: Axis = CLOSED_LOOP) -> Analysis:
+    settings = dict(config.get("analysis", {}))
+    if not axis.closed_loop:
+        # a server that keeps up gives the throughput that is asked of it, with either arm
+        settings.setdefault("metric", "decode_rate")
+        for key in ("load_shares", "what_if"):
+            if key in settings:
+                raise CampaignError(
+                    f"analysis.{key}: it follows from throughputs at equal concurrency, which "
+                    "load.arrivals with request rates does not give; leave one of the two out"
+                )
+    settings["compare"] = tuple(tuple(pair) for pair in settings.get("compare", []))
+    if "slo" in settings:
+        settings["slo"] = Slo(**settings["slo"])
+    if settings.get("metric") == "goodput" and "slo" not in settings:
+        raise CampaignError(
+            "analysis.metric: goodput counts the requests that meet objectives; "
+            "give them as analysis.slo, e.g. {ttft_s: 1, tpot_s: 0.05}"
+        )
+    if "load_shares" in settings:
+        settings["load_shares"] = {int(c): s for c, s in settings["load_shares"].items()}
+    if "what_if" in settings:
+        settings["what_if"] = WhatIf(tuple(settings["what_if"]["acceptance_length"]))
+    return Analysis(**settings)
+
+
 def _merged(defaults: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     merged = {**defaults, **spec}
-    for key in ("args", "env"):
+    for key in ("args", "env", "resources"):
         merged[key] = {**defaults.get(key, {}), **spec.get(key, {})}
     return merged
 
@@ -387,13 +655,12 @@ def _variant(name: str, spec: dict[str, Any], model: Model) -> Variant:
             f"{_nearest(str(engine), engines.ENGINES)}; allowed: {', '.join(engines.ENGINES)}"
         )
     variant = Variant.from_dict({**spec, "name": name, "model": asdict(model)})
-    words = variant.command or ()
-    flags = [(flag, value) for flag, value in itertools.pairwise(words) if flag.startswith("-")]
-    flags += [tuple(word.split("=", 1)) for word in words if word.startswith("-") and "=" in word]
     _refuse_written_secrets(f"variants.{name}.env", variant.env.items())
-    _refuse_written_secrets(f"variants.{name}.args", variant.args.items())
-    _refuse_written_secrets(f"variants.{name}.command", flags)
-    for key in ("command", "binary", "url"):
+    _refuse_written_secrets(f"variants.{name}.args", _flat_args(variant.args))
+    for key in ("command", "stop"):
+        words = getattr(variant, key) or ()
+        _refuse_written_secrets(f"variants.{name}.{key}", _named_words(words))
+    for key in ("command", "stop", "binary", "url"):
         if getattr(variant, key) is not None and key not in engines.get(engine).takes:
             raise CampaignError(f"variants.{name}.{key}: engine {engine} does not take it")
     try:
@@ -403,45 +670,39 @@ def _variant(name: str, spec: dict[str, Any], model: Model) -> Variant:
     return variant
 
 
-def _workload(name: str, spec: dict[str, Any], root: Path) -> Workload:
-    path = root / spec["prompts"]
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CampaignError(
-            f"workloads.{name}.prompts: cannot read {spec['prompts']!r} ({error.strerror}); "
-            "give a JSONL file with one object with a `prompt` a line"
-        ) from None
-    read_prompts(content, f"workloads.{name}.prompts: {spec['prompts']}")
-    return Workload(name=name, prompts_sha256=hashlib.sha256(content).hexdigest(), **spec)
-
-
-def read_prompts(content: bytes, source: str) -> list[str]:
-    """The prompts of a JSONL file: one object with a non-empty string `prompt` a line.
-
-    Raises:
-        CampaignError: names the line that is something else, or says that there is none.
-    """
-    prompts = []
-    for number, line in enumerate(content.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            prompt = json.loads(line)["prompt"]
-        except (ValueError, TypeError, KeyError):
-            prompt = None
-        if not isinstance(prompt, str) or not prompt.strip():
+def _check_resources(variants: Mapping[str, Variant]) -> None:
+    """A resource is either every variant's or none's: a default of a profile fills no gaps."""
+    names = {name for variant in variants.values() for name in variant.resources}
+    for variant in variants.values():
+        if lacking := sorted(names - set(variant.resources)):
             raise CampaignError(
-                f"{source}: line {number} is {line[:60].decode(errors='replace')!r}; "
-                'each line must be a JSON object such as {"prompt": "…"}'
+                f"variants.{variant.name}.resources: {', '.join(lacking)} is given by other "
+                "variants only; give it here too, or once in defaults.resources"
             )
-        prompts.append(prompt)
-    if not prompts:
-        raise CampaignError(f"{source}: holds no prompts")
-    return prompts
+
+
+def _workload(name: str, spec: dict[str, Any], root: Path) -> Workload:
+    try:
+        prompts = prompt_set(spec["prompts"], root)
+    except CampaignError as error:
+        raise CampaignError(f"workloads.{name}.prompts: {error}") from None
+    return Workload(name=name, prompts_sha256=prompts.sha256, **spec)
+
+
+def _not_finite(value: Any, where: str = "") -> Iterator[str]:
+    """YAML knows .nan and .inf, and a schema's limits let them pass."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        name = f"{where}.{key}" if where else str(key)
+        if isinstance(item, (dict, list)):
+            yield from _not_finite(item, name)
+        elif isinstance(item, float) and not math.isfinite(item):
+            yield f"{name}: {item} is no number that can be worked with; give a finite one"
 
 
 def _problems(config: Any) -> Iterator[str]:
+    import jsonschema  # a twentieth of a second, which jobs that read no campaign do not wait for
+
     validator = jsonschema.Draft202012Validator(schema())
     for error in sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.path]):
         yield _problem(error)
@@ -459,7 +720,7 @@ def _problem(error: jsonschema.ValidationError) -> str:
     if error.validator == "required":
         missing = [k for k in error.validator_value if k not in error.instance]
         return f"{where}: missing key {', '.join(map(repr, missing))}"
-    if error.absolute_path and _SECRET.search(str(error.absolute_path[-1])):
+    if error.absolute_path and is_secret(str(error.absolute_path[-1])):
         return f"{where}: the value, not shown here, is not allowed; {error.schema.get('description', 'give a string')}"
     if error.validator in ("pattern", "propertyNames"):
         allowed = error.schema.get("description", error.schema.get("pattern", ""))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from crossover import rounds
 from crossover.campaign import Campaign, Session
 
 RESULTS = "results"
@@ -16,8 +17,9 @@ POINT_FILES = {
 }
 
 SESSION_TEMPLATE = "{variant}/{server}/trial~{trial}"
-POINT_TEMPLATE = SESSION_TEMPLATE + "/{workload}/{point}/concurrency~{concurrency}"
-"""Below results/<campaign>/, with the wildcards of the rules; `server` and `point` are digests."""
+POINT_TEMPLATE = SESSION_TEMPLATE + "/{workload}/{point}/{axis}~{level}"
+"""Below results/<campaign>/, with the wildcards of the rules; `server` and `point` are digests,
+`axis` is concurrency or request_rate."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class PlannedPoint:
 
     session: Session
     workload: str
-    concurrency: int
+    level: float
     folder: Path
 
     @property
@@ -52,33 +54,75 @@ def session_folder(campaign: Campaign, session: Session) -> Path:
     return Path(RESULTS) / campaign.name / name
 
 
+def refine_folder(campaign: Campaign) -> Path:
+    """Folder of the plans of the rounds of refinement."""
+    return Path(RESULTS) / campaign.name / "refine" / campaign.refine_digest
+
+
+def rounds_of(campaign: Campaign) -> list[rounds.Round]:
+    """The rounds that are planned by now, in turn."""
+    if (
+        not campaign.refine.rounds
+    ):  # also where the servers are not ours, and nothing is known of them
+        return []
+    return list(rounds.planned(refine_folder(campaign), campaign.refine.rounds))
+
+
+def may_refine(campaign: Campaign) -> bool:
+    """Whether a further round may be planned."""
+    found = rounds_of(campaign)
+    return len(found) < campaign.refine.rounds and not (found and found[-1].stopped)
+
+
+def sessions(campaign: Campaign) -> list[Session]:
+    """All sessions in their order: the campaign's own, then those of the rounds planned by now."""
+    found = list(campaign.sessions)
+    for planned in rounds_of(campaign):
+        variants = {point.variant for point in planned.points}
+        order = [name for name in campaign.order(planned.trial) if name in variants]
+        found += [Session(name, planned.trial, len(found) + i) for i, name in enumerate(order)]
+    return found
+
+
 def points_of(campaign: Campaign, session: Session) -> list[PlannedPoint]:
     """The points of one session in the order in which they are measured."""
+    levels = campaign.grid
+    if session.trial >= rounds.FIRST_TRIAL:
+        number = session.trial - rounds.FIRST_TRIAL + 1
+        planned = rounds.read(rounds.file_of(refine_folder(campaign), number))
+        levels = [
+            (p.workload, p.concurrency) for p in planned.points if p.variant == session.variant
+        ]
     folder = session_folder(campaign, session)
     return [
         PlannedPoint(
             session,
             workload,
-            concurrency,
-            folder / workload / campaign.point_digests[workload] / f"concurrency~{concurrency}",
+            level,
+            folder
+            / workload
+            / campaign.point_digests[workload]
+            / f"{campaign.load.axis.name}~{level}",
         )
-        for workload, concurrency in campaign.points(session.trial)
+        for workload, level in campaign.in_drawn_order(session.trial, levels)
     ]
 
 
 def points(campaign: Campaign) -> Iterator[PlannedPoint]:
-    """All points of a campaign in the order in which they are measured."""
-    for session in campaign.sessions:
+    """All points that are planned by now, in the order in which they are measured."""
+    for session in sessions(campaign):
         yield from points_of(campaign, session)
 
 
-def make_point_folders(campaign: Campaign) -> list[str]:
-    """Make the folders of all points, and return them with the folders that hold them.
+def point_folders(campaign: Campaign, *, make: bool) -> list[str]:
+    """The folders of all points and those that hold them, made first or, if not, those there are.
 
     As inputs of the summary they make a deleted file due: deleting it changes its folder's
     mtime, whereas Snakemake itself looks for missing files among its targets only.
     """
     folders = {point.folder for point in points(campaign)}
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-    return sorted(str(f) for f in folders | {folder.parent for folder in folders})
+    if make:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+    folders |= {folder.parent for folder in folders}
+    return sorted(str(folder) for folder in folders if folder.exists())

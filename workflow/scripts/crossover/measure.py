@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import threading
 import time
@@ -12,22 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from crossover import control, metrics, records
+from crossover import control, metrics, records, validity
 from crossover.engines.base import Counters, Engine
-from crossover.errors import CrossoverError, MeasurementError, ServerDiedError
+from crossover.errors import (
+    CrossoverError,
+    MeasurementError,
+    ServerDiedError,
+    ServerHungError,
+)
 from crossover.load import window
-from crossover.load.client import LoadRun, Progress, run_closed_loop
-from crossover.load.decode import Answer, chunk_row, decode, request_row
+from crossover.load.arrivals import LEAST_SCHEDULED_COMPLETED, arrivals_of
+from crossover.load.client import LoadRun, Progress, run_load
+from crossover.load.decode import Answer, chunk_row, request_row
 from crossover.load.prompts import requests_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from crossover.campaign import Load, Model, Workload
+    from crossover.prompt_sets import PromptSet
 
 _IDLE_WAIT_S = 5.0
 _IDLE_POLL_S = 0.1
 _DEATH_NOTICE_S = 2.0
+_MIN_SAMPLES = 3
 
 Samples = Callable[[float, float], list[dict[str, float | None]]]
 
@@ -53,7 +62,7 @@ def measure_point(
     model: Model,
     load: Load,
     seed: int,
-    prompts: Sequence[str],
+    prompts: PromptSet,
     samples: Samples,
     server_alive: Callable[[], str | None],
     on_progress: Callable[[Progress], None] | None = None,
@@ -63,8 +72,8 @@ def measure_point(
 
     Args:
         where: the columns that say where the point belongs: campaign, variant, workload, trial,
-            concurrency, session_id.
-        base_url: of the server, http:// only.
+            session_id, and concurrency or request_rate, whichever `load` has levels of.
+        base_url: of the server, http:// or https://.
         engine: what the server is.
         workload: what is asked.
         model: its name goes into the requests.
@@ -80,27 +89,36 @@ def measure_point(
 
     Raises:
         ServerDiedError: the server ended.
+        ServerHungError: it sent nothing on any stream for `load.idle_timeout_s`.
         MeasurementError: it cannot be reached or read.
     """
-    concurrency = where["concurrency"]
+    level = where[load.axis.name]
     requests = requests_for(
         workload,
         prompts,
         trial=where["trial"],
-        concurrency=concurrency,
+        level=level,
         seed=seed,
         model_name=model.name,
         base_url=base_url,
         fields=engine.request_fields(workload),
         api_key=api_key,
     )
+    schedule = f"{seed} arrivals {workload.name} {where['trial']} {level}"
 
     def check() -> None:
         if (how := server_alive()) is not None:
             raise ServerDiedError(
-                f"{where['variant']}/{where['workload']} at concurrency {concurrency}, trial "
+                f"{where['variant']}/{where['workload']} at {load.axis.at(level)}, trial "
                 f"{where['trial']}: the server ended during the measurement: {how}"
             )
+
+    silence = _Silence(load.idle_timeout_s)
+
+    def tell(progress: Progress) -> None:
+        silence.end_if_too_long(progress)
+        if on_progress is not None:
+            on_progress(progress)
 
     with control.client(base_url, api_key) as http:
         readings = _Readings(engine, http, base_url)
@@ -108,14 +126,15 @@ def measure_point(
             _wait_until_idle(engine, http)
             cache_reset = engine.reset_cache(http)
             readings.take("before")
-            run = run_closed_loop(
+            run = run_load(
                 base_url,
                 requests,
-                concurrency,
+                arrivals_of(load, level, schedule),
                 load,
                 cancel_at_close=workload.ignore_eos,
+                api_key=api_key,
                 on_window=readings.take_aside,
-                on_progress=on_progress or (lambda progress: None),
+                on_progress=tell,
                 check=check,
             )
             _wait_until_idle(engine, http)
@@ -128,9 +147,8 @@ def measure_point(
                     "server log"
                 ) from error
             raise
-    answers = [decode(exchange) for exchange in run.exchanges]
     fixed_length = workload.max_tokens if workload.ignore_eos else None
-    return _measured(where, run, answers, readings, cache_reset, samples, fixed_length)
+    return _measured(where, run, readings, cache_reset, samples, fixed_length)
 
 
 # ---------------------------------------------------------------------- beside the load
@@ -144,19 +162,25 @@ class _Readings:
     http: httpx.Client
     base_url: str
     counters: dict[str, Counters] = field(default_factory=dict)
+    read_ns: dict[str, int] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
 
     def take(self, when: str) -> None:
         for thread in self.threads:
             thread.join()
-        self.counters[when] = self.engine.counters(self.http)
+        self._read(when)
+
+    def _read(self, when: str) -> None:
+        counters = self.engine.counters(self.http)
+        self.read_ns[when] = time.monotonic_ns()
+        self.counters[when] = counters
 
     def take_aside(self, when: str, at_s: float) -> None:
         """Read in a thread, so that the load does not wait; a failed reading is left out."""
 
         def read() -> None:
             try:
-                self.counters[when] = self.engine.counters(self.http)
+                self._read(when)
             except (httpx.HTTPError, CrossoverError):
                 return
 
@@ -168,6 +192,31 @@ class _Readings:
         if earlier not in self.counters or later not in self.counters:
             return Counters()
         return self.counters[later].since(self.counters[earlier])
+
+
+class _Silence:
+    """How long requests have been in flight and a server has sent nothing on any of their streams.
+
+    One that hangs would else let C requests time out, and again, for as long as the plan lasts.
+    Time in which nothing is in flight, as between two requests of a low rate, is no silence; nor
+    does it end one, since it also comes when all requests have timed out.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.silent_s = 0.0
+        self.seen_s = 0.0
+
+    def end_if_too_long(self, progress: Progress) -> None:
+        since_s, self.seen_s = progress.elapsed_s - self.seen_s, progress.elapsed_s
+        if progress.events_per_s > 0:
+            self.silent_s = 0.0
+        elif progress.in_flight:
+            self.silent_s += since_s
+            if self.silent_s > self.limit_s:
+                raise ServerHungError(
+                    f"nothing came on any of {progress.in_flight} streams for {self.limit_s:g} s"
+                )
 
 
 def _wait_until_idle(engine: Engine, http: httpx.Client) -> None:
@@ -191,36 +240,33 @@ def _wait_for_death_notice(check: Callable[[], None]) -> None:
 def _measured(
     where: Mapping[str, Any],
     run: LoadRun,
-    answers: Sequence[Answer],
     readings: _Readings,
     cache_reset: bool | None,
     samples: Samples,
     fixed_length: int | None,
 ) -> MeasuredPoint:
+    answers, concurrency = run.answers, where.get("concurrency")
     tokens = window.tokens_of(answers)
-    window_ns = _steady_window(run, answers, tokens, where["concurrency"])
+    window_ns = _steady_window(run, answers, tokens, concurrency)
     rows = [request_row(answer, window_ns) for answer in answers]
     point = {
         **dict.fromkeys(column.name for column in records.POINTS),
         **where,
         **_of_run(run),
         **_of_requests(rows, answers),
-        **_of_tokens(run, tokens, window_ns, rows),
+        **_of_tokens(run, tokens),
         **_of_engine(readings),
+        "received_share": _received_share(tokens, readings),
+        "fixed_output_tokens": fixed_length,
         "cache_reset": cache_reset,
+        "in_flight_limit_reached": run.overloaded if concurrency is None else None,
     }
-    known = []
     if window_ns is not None:
         start_s, end_s = (ns / 1e9 for ns in window_ns)
-        known = samples(start_s, end_s)
-        point["achieved_concurrency"] = metrics.achieved_concurrency(
-            [(row["sent_s"], row["end_s"]) for row in rows], start_s, end_s
-        )
-    point |= _of_samples(known)
-    facts = _Facts(point, rows, tokens, window_ns, known, fixed_length)
-    point["invalid_reasons"] = [name for name, holds in INVALID.items() if holds(facts)]
-    point["warnings"] = [name for name, holds in WARNINGS.items() if holds(facts)]
-    point["valid"] = not point["invalid_reasons"]
+        point |= _of_window(tokens, window_ns)
+        point |= _of_clients(run, rows, concurrency, start_s, end_s)
+        point |= columns_of_samples(samples(start_s, end_s), end_s - start_s)
+    point |= validity.judge(point)
     return MeasuredPoint(
         point,
         records.to_table(({**where, **row} for row in rows), records.REQUESTS),
@@ -229,15 +275,15 @@ def _measured(
 
 
 def _steady_window(
-    run: LoadRun, answers: Sequence[Answer], tokens: window.Tokens, concurrency: int
+    run: LoadRun, answers: Sequence[Answer], tokens: window.Tokens, concurrency: int | None
 ) -> tuple[int, int] | None:
-    """The run's window without what MSER-5 drops; two completions a client always remain."""
+    """The run's window without what MSER-5 drops; as many completions as it must have remain."""
     if run.window_ns is None:
         return None
     start_ns, end_ns = run.window_ns
     ends = sorted(a.exchange.end_ns for a in answers if a.status == "ok")
     inside = [ns for ns in ends if start_ns <= ns < end_ns]
-    floor = 2 * concurrency
+    floor = LEAST_SCHEDULED_COMPLETED if concurrency is None else 2 * concurrency
     latest_ns = inside[-floor] if len(inside) >= floor else start_ns
     return window.steady_start_ns(tokens, start_ns, end_ns, latest_ns), end_ns
 
@@ -249,6 +295,7 @@ def _of_run(run: LoadRun) -> dict[str, Any]:
         "started_s": run.started_ns / 1e9,
         "load_s": load_s,
         "client_cpu_share": run.cpu_s / load_s,
+        "in_flight_max": run.in_flight_max,
         "stamp_source": run.stamp_source,
         "connect_s_mean": metrics.mean(run.connect_s),
         "clock_drift_us": run.clock_drift_us,
@@ -263,7 +310,7 @@ def _of_requests(rows: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -
         for row, answer in zip(rows, answers, strict=True)
         if row["status"] == "ok" and row["in_window"]
     ]
-    ttfts = [metrics.ttft_s(row["sent_s"], row["first_token_s"]) for row, _ in measured]
+    ttfts = [metrics.ttft_s(_start_s(row), row["first_token_s"]) for row, _ in measured]
     tpots = [
         metrics.tpot_s(
             row["first_token_s"],
@@ -275,7 +322,8 @@ def _of_requests(rows: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -
     ]
     tpots = [t for t in tpots if t is not None]
     itls = [gap for _, answer in measured for gap in metrics.itl_s(answer.stamps_ns)]
-    e2es = [metrics.e2e_s(row["sent_s"], row["end_s"]) for row, _ in measured]
+    e2es = [metrics.e2e_s(_start_s(row), row["end_s"]) for row, _ in measured]
+    lengths = [row["output_tokens"] for row in good]
     prompt_tokens = [n for row in good if (n := row["prompt_tokens"]) is not None]
     cached = [row for row in good if None not in (row["cached_tokens"], row["prompt_tokens"])]
     cacheable = sum(row["prompt_tokens"] for row in cached)
@@ -289,7 +337,10 @@ def _of_requests(rows: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -
         "errors_by_class": dict(Counter(r["error_class"] for r in rows if r["error_class"])),
         "resent": sum(row["resent"] > 0 for row in rows),
         "prompt_tokens_mean": metrics.mean(prompt_tokens),
-        "output_tokens_mean": metrics.mean([row["output_tokens"] for row in good]),
+        "output_tokens_mean": metrics.mean(lengths),
+        "output_tokens_min": min(lengths, default=None),
+        "output_tokens_max": max(lengths, default=None),
+        "looped_share_mean": metrics.mean([row["looped_share"] for row in good]),
         "cached_tokens_share": sum(row["cached_tokens"] for row in cached) / cacheable
         if cacheable
         else None,
@@ -305,29 +356,102 @@ def _of_requests(rows: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -
     }
 
 
-def _of_tokens(
-    run: LoadRun,
-    tokens: window.Tokens,
-    window_ns: tuple[int, int] | None,
-    rows: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+def _start_s(row: Mapping[str, Any]) -> float:
+    return metrics.start_s(row["scheduled_s"], row["sent_s"])
+
+
+def _of_tokens(run: LoadRun, tokens: window.Tokens) -> dict[str, Any]:
     received = float(tokens.count.sum())
-    columns = {
+    return {
         "received_output_tokens": received,
         "whole_run_tokens_per_s": received * 1e9 / (run.ended_ns - run.started_ns),
         "token_times_source": tokens.source if received else None,
     }
-    if window_ns is not None:
-        start_ns, end_ns = window_ns
-        window_s = (end_ns - start_ns) / 1e9
-        inside = float(tokens.count[tokens.inside(start_ns, end_ns)].sum())
-        columns |= {
-            "window_start_s": start_ns / 1e9,
-            "window_s": window_s,
-            "output_throughput_tokens_per_s": inside / window_s,
-            "cv_within": window.cv_within(window.bins(tokens, start_ns, end_ns)),
-        }
-    return columns
+
+
+def _of_window(tokens: window.Tokens, window_ns: tuple[int, int]) -> dict[str, Any]:
+    start_ns, end_ns = window_ns
+    window_s = (end_ns - start_ns) / 1e9
+    mask = tokens.inside(start_ns, end_ns)
+    inside = float(tokens.count[mask].sum())
+    counts = window.bins(tokens, start_ns, end_ns)
+    return {
+        "window_start_s": start_ns / 1e9,
+        "window_s": window_s,
+        "output_throughput_tokens_per_s": inside / window_s,
+        "estimated_tokens_share": float(tokens.count[mask & tokens.estimated].sum()) / inside
+        if inside
+        else None,
+        "halves_difference_se": window.halves_difference_se(counts),
+        "cv_within": window.cv_within(counts),
+    }
+
+
+def _of_clients(
+    run: LoadRun,
+    rows: Sequence[Mapping[str, Any]],
+    concurrency: int | None,
+    start_s: float,
+    end_s: float,
+) -> dict[str, Any]:
+    """How well the load was kept up in the window."""
+    ends = [row["end_s"] for row in rows if row["status"] == "ok"]
+    window_s = end_s - start_s
+    in_flight = metrics.achieved_concurrency(
+        [(_start_s(row), row["end_s"]) for row in rows], start_s, end_s
+    )
+    closed = concurrency is not None
+    slips = (_slips_after_answers_s if closed else _slips_of_schedule_s)(rows, start_s, end_s)
+    return {
+        "warmup_completed": sum(end < start_s for end in ends),
+        "window_completed": sum(start_s <= end < end_s for end in ends),
+        "achieved_concurrency": in_flight,
+        "backlog_growth": None if closed else _backlog_growth(rows, in_flight, start_s, end_s),
+        **metrics.summary("send_slip_s", slips),
+        "send_slip_share": metrics.ratio(
+            sum(slips), (concurrency if closed else in_flight) * window_s
+        ),
+        "client_stall_s_max": max(run.stalls_s, default=0.0),
+        "client_stalled_share": sum(run.stalls_s) / window_s,
+    }
+
+
+def _slips_after_answers_s(
+    rows: Sequence[Mapping[str, Any]], start_s: float, end_s: float
+) -> list[float]:
+    """From the end of each good answer in [start, end) to its client's next send.
+
+    After a failure a client waits on purpose, which is no slip.
+    """
+    slips, ended_s = [], {}
+    for row in rows:  # in order of sending
+        if (earlier_s := ended_s.pop(row["client"], None)) is not None:
+            slips.append(row["sent_s"] - earlier_s)
+        if row["status"] == "ok" and start_s <= row["end_s"] < end_s:
+            ended_s[row["client"]] = row["end_s"]
+    return slips
+
+
+def _slips_of_schedule_s(
+    rows: Sequence[Mapping[str, Any]], start_s: float, end_s: float
+) -> list[float]:
+    """From when each request in [start, end) was due to its sending."""
+    return [
+        row["sent_s"] - row["scheduled_s"] for row in rows if start_s <= row["scheduled_s"] < end_s
+    ]
+
+
+def _backlog_growth(
+    rows: Sequence[Mapping[str, Any]], in_flight: float, start_s: float, end_s: float
+) -> float:
+    """By how much requests in flight grew over the window, in standard deviations.
+
+    In flight at two moments far apart are two numbers which, where the server keeps up with
+    Poisson arrivals, vary about as Poisson numbers do: their difference by sqrt(2 x mean).
+    """
+    due = sum(start_s <= row["scheduled_s"] < end_s for row in rows)
+    ended = sum(start_s <= row["end_s"] < end_s for row in rows)
+    return (due - ended) / math.sqrt(1 + 2 * in_flight)
 
 
 def _of_engine(readings: _Readings) -> dict[str, Any]:
@@ -355,7 +479,28 @@ def _of_engine(readings: _Readings) -> dict[str, Any]:
     }
 
 
-def _of_samples(known: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+def _received_share(tokens: window.Tokens, readings: _Readings) -> float | None:
+    """Tokens received / tokens decoded, between the two readings at the ends of the window.
+
+    Below 1 where a front end lags behind its engine; None where the engine does not count tokens
+    as it makes them.
+    """
+    decoded = readings.between("open", "close").decoded_tokens
+    if not decoded:
+        return None
+    inside = tokens.inside(readings.read_ns["open"], readings.read_ns["close"])
+    return float(tokens.count[inside].sum()) / decoded
+
+
+def columns_of_samples(
+    known: Sequence[Mapping[str, float | None]], window_s: float
+) -> dict[str, Any]:
+    """Columns of a point from the supervisor's samples in its window; None: not told.
+
+    Sums that only rise, such as energy, are rates between the first and the last sample; over the
+    window that rate is taken to hold.
+    """
+
     def values(name: str) -> list[float]:
         return [s[name] for s in known if s.get(name) is not None]
 
@@ -365,176 +510,39 @@ def _of_samples(known: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
             return None
         return metrics.rate(ends[0][name], ends[-1][name], ends[-1]["t"] - ends[0]["t"])
 
+    def median(name: str) -> float | None:
+        found = values(name)
+        return statistics.median(found) if len(found) >= _MIN_SAMPLES else None
+
+    def rate_by_process(name: str) -> dict[str, float]:
+        """Of the processes that are in the first and in the last sample."""
+        ends = [s for s in known if s.get(name)]
+        if len(ends) < 2:
+            return {}
+        first, last = ends[0], ends[-1]
+        return {
+            process: metrics.rate(first[name][process], last[name][process], last["t"] - first["t"])
+            for process in sorted(first[name].keys() & last[name].keys())
+        }
+
+    front_end = rate_by_process("front_end_cpu_s")
+    busiest = max(front_end, key=front_end.get, default=None)
     busy, cores = rate("machine_busy_s"), values("machine_cores")
+    drawn_w = rate("gpu_energy_j")
     return {
         "running_requests_mean": metrics.mean(values("running_requests")),
         "queued_requests_mean": metrics.mean(values("queued_requests")),
+        "running_requests_p50": median("running_requests"),
+        "queued_requests_p50": median("queued_requests"),
         "kv_cache_usage_max": max(values("kv_cache_usage"), default=None),
         "server_cpu_share": rate("server_cpu_s"),
+        "front_end_cpu_share_max": front_end.get(busiest),
+        "front_end_busiest": busiest,
         "machine_cpu_share": busy / cores[0] if busy is not None and cores else None,
+        "gpu_power_w_mean": metrics.mean(values("gpu_power_w")),
+        "gpu_energy_j": None if drawn_w is None else drawn_w * window_s,
+        "gpu_memory_bytes_max": max(values("gpu_memory_bytes"), default=None),
+        "gpu_sm_clock_mhz_mean": metrics.mean(values("gpu_sm_clock_mhz")),
+        "gpu_power_throttled_share": metrics.mean(values("gpu_power_throttled")),
+        "gpu_heat_throttled_share": metrics.mean(values("gpu_heat_throttled")),
     }
-
-
-# ---------------------------------------------------------------------- validity
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What the rules below look at. `samples`: those inside the window; `fixed_length`: tokens
-    that every answer was to have, None where answers end by themselves.
-    """
-
-    point: Mapping[str, Any]
-    rows: Sequence[Mapping[str, Any]]
-    tokens: window.Tokens
-    window_ns: tuple[int, int] | None
-    samples: Sequence[Mapping[str, float | None]]
-    fixed_length: int | None
-
-    def over(self, column: str, limit: float) -> bool:
-        value = self.point[column]
-        return value is not None and value > limit
-
-
-def _errors(facts: _Facts) -> bool:
-    """More than 1 % of the requests failed (METHOD §2.5)."""
-    return facts.over("error_share", 0.01)
-
-
-def _no_tokens(facts: _Facts) -> bool:
-    """Nothing arrived in the window."""
-    return not facts.over("output_throughput_tokens_per_s", 0)
-
-
-def _too_short(facts: _Facts) -> bool:
-    """Fewer than C completions of warm-up, or than 2C in the window (METHOD §2.3)."""
-    if facts.window_ns is None:
-        return True
-    start_s, end_s = (ns / 1e9 for ns in facts.window_ns)
-    ends = [row["end_s"] for row in facts.rows if row["status"] == "ok"]
-    concurrency = facts.point["concurrency"]
-    return (
-        sum(end < start_s for end in ends) < concurrency
-        or sum(start_s <= end < end_s for end in ends) < 2 * concurrency
-    )
-
-
-def _is_stationary(facts: _Facts) -> bool | None:
-    if facts.window_ns is None:
-        return None
-    return window.is_stationary(window.bins(facts.tokens, *facts.window_ns))
-
-
-def _not_stationary(facts: _Facts) -> bool:
-    """The window's halves differ (METHOD §2.2)."""
-    return _is_stationary(facts) is False
-
-
-def _concurrency_not_held(facts: _Facts) -> bool:
-    """Fewer than 95 % of the level were in flight."""
-    achieved = facts.point["achieved_concurrency"]
-    return achieved is not None and achieved < 0.95 * facts.point["concurrency"]
-
-
-def _queue_limited(facts: _Facts) -> bool:
-    """In most samples a request waited, and a tenth of the level; or more than one, and a fifth
-    of the level, had not even reached the engine (a front end that cannot keep up).
-
-    By at least 3 samples of the server's own gauges. Between two steps of a batch a request that
-    has just come may be seen waiting, or not yet seen, which is no limit.
-    """
-
-    def usual(name: str) -> float | None:
-        values = [s[name] for s in facts.samples if s.get(name) is not None]
-        return statistics.median(values) if len(values) >= 3 else None
-
-    concurrency = facts.point["concurrency"]
-    queued, running = usual("queued_requests"), usual("running_requests")
-    return (queued is not None and queued >= max(1.0, 0.1 * concurrency)) or (
-        running is not None and concurrency - running > max(1.0, 0.2 * concurrency)
-    )
-
-
-def _client_limited(facts: _Facts) -> bool:
-    """The load client used more than 90 % of a core."""
-    return facts.over("client_cpu_share", 0.9)
-
-
-INVALID: Mapping[str, Callable[[_Facts], bool]] = {
-    "errors": _errors,
-    "no_tokens": _no_tokens,
-    "too_short": _too_short,
-    "not_stationary": _not_stationary,
-    "concurrency_not_held": _concurrency_not_held,
-    "queue_limited": _queue_limited,
-    "client_limited": _client_limited,
-}
-"""Why a point may not carry a verdict."""
-
-
-def _stationarity_unknown(facts: _Facts) -> bool:
-    """There are too few arrivals to tell."""
-    return _is_stationary(facts) is None
-
-
-def _tokens_estimated(facts: _Facts) -> bool:
-    """More than 20 % of the window's tokens are those of cancelled requests without usage."""
-    if facts.window_ns is None:
-        return False
-    inside = facts.tokens.inside(*facts.window_ns)
-    estimated = facts.tokens.count[inside & facts.tokens.estimated].sum()
-    return bool(estimated > 0.2 * facts.tokens.count[inside].sum())
-
-
-def _events_merged(facts: _Facts) -> bool:
-    """More than 5 % of the events share a stamp, and not because a step accepts several tokens."""
-    return not facts.point["drafted_tokens"] and facts.over(
-        "merged_events", 0.05 * facts.point["events"]
-    )
-
-
-def _lengths_vary(facts: _Facts) -> bool:
-    """Answers were to have max_tokens and have not: cancelling those in flight favours short ones."""
-    lengths = {row["output_tokens"] for row in facts.rows if row["status"] == "ok"}
-    return facts.fixed_length is not None and bool(lengths - {facts.fixed_length})
-
-
-def _queue_unknown(facts: _Facts) -> bool:
-    """The server tells neither queue nor running requests: a cap would go unseen."""
-    return facts.point["queued_requests_mean"] is None and (
-        facts.point["running_requests_mean"] is None
-    )
-
-
-def _cache_not_reset(facts: _Facts) -> bool:
-    """The server has a route for it and did not confirm."""
-    return facts.point["cache_reset"] is False
-
-
-def _prompts_cached(facts: _Facts) -> bool:
-    """More than half of the prompt tokens came from a cache although all prompts are unique."""
-    return facts.over("cached_tokens_share", 0.5)
-
-
-def _user_stamps(facts: _Facts) -> bool:
-    """Arrival times are those of this process, not the kernel's."""
-    return facts.point["stamp_source"] == "user"
-
-
-def _clock_set(facts: _Facts) -> bool:
-    """The wall clock moved by more than 1 ms; kernel stamps near that moment are off by it."""
-    return abs(facts.point["clock_drift_us"]) > 1000
-
-
-WARNINGS: Mapping[str, Callable[[_Facts], bool]] = {
-    "stationarity_unknown": _stationarity_unknown,
-    "tokens_estimated": _tokens_estimated,
-    "events_merged": _events_merged,
-    "lengths_vary": _lengths_vary,
-    "queue_unknown": _queue_unknown,
-    "cache_not_reset": _cache_not_reset,
-    "prompts_cached": _prompts_cached,
-    "user_stamps": _user_stamps,
-    "clock_set": _clock_set,
-}
-"""What a reader should know although the point may be valid."""

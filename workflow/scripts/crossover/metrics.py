@@ -13,9 +13,18 @@ MIN_DECODED_TOKENS = 16
 """Tokens after the first chunk below which TPOT is not computed (METHOD §2)."""
 
 
-def ttft_s(sent_s: float, first_token_s: float | None) -> float | None:
-    """Time to first token: first content - just before sending, seconds. Closed loop."""
-    return None if first_token_s is None else first_token_s - sent_s
+def start_s(scheduled_s: float | None, sent_s: float) -> float:
+    """From when a request's latencies run: when it was scheduled, else just before sending.
+
+    A client that is held up, be it by the server, sends late; who waited for the answer does not
+    care why (coordinated omission).
+    """
+    return sent_s if scheduled_s is None else scheduled_s
+
+
+def ttft_s(start_s: float, first_token_s: float | None) -> float | None:
+    """Time to first token: first content - start, seconds."""
+    return None if first_token_s is None else first_token_s - start_s
 
 
 def tpot_s(
@@ -45,9 +54,9 @@ def itl_s(stamps_ns: Sequence[int]) -> list[float]:
     return [(b - a) / 1e9 for a, b in itertools.pairwise(stamps_ns)]
 
 
-def e2e_s(sent_s: float, end_s: float) -> float:
-    """Just before sending to the end of the answer, seconds."""
-    return end_s - sent_s
+def e2e_s(start_s: float, end_s: float) -> float:
+    """Start to the end of the answer, seconds."""
+    return end_s - start_s
 
 
 def decode_rate_tokens_per_s(tpots_s: Iterable[float]) -> float | None:
@@ -82,7 +91,7 @@ def summary(name: str, values: Sequence[float]) -> dict[str, float | None]:
 def achieved_concurrency(
     spans_s: Iterable[tuple[float, float]], start_s: float, end_s: float
 ) -> float | None:
-    """Mean requests in flight in [start, end): overlap of all (sent, end) spans / its length."""
+    """Mean requests in flight in [start, end): overlap of all (start, end) spans / its length."""
     if end_s <= start_s:
         return None
     overlap = math.fsum(max(0.0, min(e, end_s) - max(s, start_s)) for s, e in spans_s)
@@ -91,25 +100,25 @@ def achieved_concurrency(
 
 def error_share(failed: int, completed: int) -> float | None:
     """Failed / (completed + failed) requests."""
-    return _ratio(failed, completed + failed)
+    return ratio(failed, completed + failed)
 
 
 def acceptance_length(accepted: float | None, verify_steps: float | None) -> float | None:
     """1 + accepted / verify steps: tokens of a draft verification, bonus token included."""
-    share = _ratio(accepted, verify_steps)
+    share = ratio(accepted, verify_steps)
     return None if share is None else 1 + share
 
 
 def acceptance_rate(accepted: float | None, drafted: float | None) -> float | None:
     """Accepted / drafted tokens."""
-    return _ratio(accepted, drafted)
+    return ratio(accepted, drafted)
 
 
 def tokens_per_step(generated: float | None, accepted: float | None) -> float | None:
     """Generated / (generated - accepted): tokens of one step of a sequence (METHOD §9)."""
     if generated is None or accepted is None:
         return None
-    return _ratio(generated, generated - accepted)
+    return ratio(generated, generated - accepted)
 
 
 def share_per_position(
@@ -125,10 +134,11 @@ def rate(earlier: float | None, later: float | None, seconds: float) -> float | 
     """Growth of a cumulative count per second."""
     if earlier is None or later is None:
         return None
-    return _ratio(later - earlier, seconds)
+    return ratio(later - earlier, seconds)
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """Part / whole; None where one is not known, or the whole is not above 0."""
     if part is None or whole is None or whole <= 0:
         return None
     return part / whole

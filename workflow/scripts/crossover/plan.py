@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from crossover.campaign import Campaign, Load
-from crossover.layout import PlannedPoint, points, session_folder
+from crossover.layout import (
+    PlannedPoint,
+    may_refine,
+    points,
+    rounds_of,
+    session_folder,
+    sessions,
+)
 from crossover.server import session
 
 START_S = 20.0
@@ -25,19 +32,19 @@ class Durations:
 
     def __init__(self, load: Load, done: Iterable[PlannedPoint]) -> None:
         self.load = load
-        self._measured: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+        self._measured: dict[tuple[str, str, float], list[float]] = defaultdict(list)
         for point in done:
             row = json.loads(Path(point.file).read_text())
             if row["load_s"] is not None:
-                self._measured[point.session.variant, point.workload, point.concurrency].append(
+                self._measured[point.session.variant, point.workload, point.level].append(
                     row["load_s"]
                 )
 
     def of(self, point: PlannedPoint) -> tuple[float, bool]:
         """(seconds, whether they come from an earlier measurement)."""
         for matches in (
-            lambda k: k == (point.session.variant, point.workload, point.concurrency),
-            lambda k: k[1:] == (point.workload, point.concurrency),
+            lambda k: k == (point.session.variant, point.workload, point.level),
+            lambda k: k[1:] == (point.workload, point.level),
         ):
             found = [s for key, seconds in self._measured.items() if matches(key) for s in seconds]
             if found:
@@ -63,6 +70,8 @@ class Cost:
     longest_point: str
     estimated_points: int
     estimated_starts: int
+    refinement_s: float
+    """at most, if all rounds and points of refinement that are not planned yet came"""
 
     def __str__(self) -> str:
         lines = [
@@ -72,6 +81,8 @@ class Cost:
             f"device-hours:       {self.device_seconds / 3600:.2f}",
             f"longest point:      {self.longest_point_s:.0f} s ({self.longest_point})",
         ]
+        if self.refinement_s:
+            lines.append(f"refinement, at most: {self.refinement_s / 3600:.2f} h more")
         if self.estimated_points:
             lines.append(
                 f"{self.estimated_points} of these points were never measured: for them the least "
@@ -107,19 +118,38 @@ def cost(campaign: Campaign) -> Cost:
         ),
         longest_point_s=seconds[longest][0] if longest else 0.0,
         longest_point=(
-            f"{longest.session.variant}, {longest.workload}, concurrency {longest.concurrency}"
+            f"{longest.session.variant}, {longest.workload}, {campaign.load.axis.at(longest.level)}"
             if longest
             else "none"
         ),
         estimated_points=sum(not measured for _, measured in seconds.values()),
         estimated_starts=sum(s.variant not in starts for s in by_session),
+        refinement_s=_refinement_s(campaign, everything, durations, starts),
+    )
+
+
+def _refinement_s(
+    campaign: Campaign,
+    known: Iterable[PlannedPoint],
+    durations: Durations,
+    starts: Mapping[str, float],
+) -> float:
+    """Seconds of all rounds that may still be planned, each point as long as the longest known."""
+    if not may_refine(campaign):
+        return 0.0
+    planned = rounds_of(campaign)
+    rounds = campaign.refine.rounds - len(planned)
+    points = campaign.refine.max_points - sum(len(one.points) for one in planned)
+    compared = {name for pair in campaign.comparisons for name in pair}
+    return points * max(durations.of(p)[0] for p in known) + rounds * sum(
+        starts.get(name, START_S) for name in compared
     )
 
 
 def start_seconds(campaign: Campaign) -> dict[str, float]:
     """For each variant that has started before: mean seconds of its start and stop."""
     found = defaultdict(list)
-    for planned in campaign.sessions:
+    for planned in sessions(campaign):
         for record in (session_folder(campaign, planned) / "sessions").glob("*.jsonl"):
             facts = session.read(record)
             if "ready_after_s" in facts:

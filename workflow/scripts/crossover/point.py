@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossover import engines, provenance
 from crossover.campaign import (
     Load,
-    Steady,
     Variant,
-    Warmup,
     Workload,
     from_shell,
-    read_prompts,
 )
-from crossover.errors import MeasurementError, ServerDiedError
+from crossover.errors import MeasurementError, ServerDiedError, ServerHungError
 from crossover.measure import measure_point
 from crossover.progress import Terminal, duration
+from crossover.prompt_sets import PromptSet, prompt_set
 from crossover.records import write_json, write_parquet
 from crossover.server import processes, session
-from crossover.server.session import Handle, log_tail
+from crossover.server.ending import ended
+from crossover.server.session import Handle
 from crossover.standing import Standing
 
 if TYPE_CHECKING:
@@ -42,7 +39,7 @@ def measure_to(
 
     Raises:
         MeasurementError: the session is not of this run.
-        ServerDiedError: the server is gone, before or in mid-measurement.
+        ServerDiedError: the server is gone, before or in mid-measurement, or hung and was ended.
     """
     handle = Handle.read(health)
     variant, where = Variant.from_dict(spec["variant"]), spec["where"]
@@ -52,34 +49,32 @@ def measure_to(
             "stopped.json, which bring its server up, not for a point alone"
         )
     _check_path(folder, spec["digests"])
-    alive = _liveness(handle)
-    if ended := alive():
-        raise ServerDiedError(ended)
-    load = dict(spec["load"])
-    load |= {"warmup": Warmup(**load["warmup"]), "steady": Steady(**load["steady"])}
-    load["concurrency"] = tuple(load["concurrency"])
+    if how := ended(handle):
+        raise ServerDiedError(how)
+    load = Load.from_dict(spec["load"])
     workload = Workload(**spec["workload"])
     title = (
-        f"{where['variant']} trial {where['trial']} of {load['trials']}, {where['workload']}, "
-        f"concurrency {where['concurrency']}"
+        f"{where['variant']} trial {where['trial']} of {load.trials}, {where['workload']}, "
+        f"{load.axis.at(where[load.axis.name])}"
     )
     standing = Standing.read(_standing_file(folder))
-    measured = measure_point(
-        where={**where, "session_id": handle.session_id},
-        base_url=handle.base_url,
-        engine=engines.get(variant.engine),
-        workload=workload,
-        model=variant.model,
-        load=Load(**load),
-        seed=spec["seed"],
-        prompts=_prompts(workload),
-        samples=lambda start_s, end_s: session.samples(handle.samples, start_s, end_s),
-        on_progress=lambda progress: terminal.show(
-            _line(where, load["trials"], standing, progress)
-        ),
-        server_alive=alive,
-        api_key=from_shell(variant.api_key) if variant.api_key else None,
-    )
+    try:
+        measured = measure_point(
+            where={**where, "session_id": handle.session_id},
+            base_url=handle.base_url,
+            engine=engines.get(variant.engine),
+            workload=workload,
+            model=variant.model,
+            load=load,
+            seed=spec["seed"],
+            prompts=_prompts(workload),
+            samples=lambda start_s, end_s: session.samples(handle.samples, start_s, end_s),
+            on_progress=lambda progress: terminal.show(_line(where, load, standing, progress)),
+            server_alive=lambda: ended(handle),
+            api_key=from_shell(variant.api_key) if variant.api_key else None,
+        )
+    except ServerHungError as error:
+        raise ServerDiedError(_end_hung(handle, error)) from None
     if not processes.is_alive(owner):
         raise MeasurementError("the run that this job belongs to is gone: nothing is written")
     row = {**measured.point, **spec["digests"], "commit": provenance.commit()}
@@ -101,27 +96,21 @@ def _check_path(folder: Path, digests: dict[str, Any]) -> None:
         )
 
 
-def _prompts(workload: Workload) -> list[str]:
-    content = Path(workload.prompts).read_bytes()
-    if hashlib.sha256(content).hexdigest() != workload.prompts_sha256:
+def _prompts(workload: Workload) -> PromptSet:
+    prompts = prompt_set(workload.prompts)
+    if prompts.sha256 != workload.prompts_sha256:
         raise MeasurementError(
-            f"{workload.prompts} was edited since this run began; run the same command again"
+            f"the prompts of {workload.name} were edited since this run began; "
+            "run the same command again"
         )
-    return read_prompts(content, workload.prompts)
+    return prompts
 
 
-def _liveness(handle: Handle) -> Callable[[], str | None]:
-    def ended() -> str | None:
-        if processes.is_alive(handle.supervisor):
-            return None
-        facts = session.read(handle.record)
-        how = facts.get("stop_reason", "the supervisor is gone")
-        return (
-            f"{handle.variant}: the server is gone ({how}, exit code {facts.get('exit_code')}); "
-            f"last lines of {handle.server_log}:\n{log_tail(handle.server_log)}"
-        )
-
-    return ended
+def _end_hung(handle: Handle, error: ServerHungError) -> str:
+    """End a server that hangs, so that no other point waits for it; returns what to tell."""
+    session.append(handle.record, "hung", hung=f"it hung and was ended: {error}")
+    processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
+    return ended(handle)
 
 
 def _standing_file(folder: Path) -> Path:
@@ -129,12 +118,13 @@ def _standing_file(folder: Path) -> Path:
     return folder.parents[5] / "standing.json"
 
 
-def _line(where: dict[str, Any], trials: int, standing: Standing | None, progress: Progress) -> str:
+def _line(where: dict[str, Any], load: Load, standing: Standing | None, progress: Progress) -> str:
     """One line of at most 80 columns for names of usual length, what matters most first."""
     rate = "–" if progress.tokens_per_s is None else f"{progress.tokens_per_s:.0f}"
+    level = where[load.axis.name]
     parts = [
-        f"{where['variant']} trial {where['trial']}/{trials}, {where['workload']} "
-        f"C={where['concurrency']}",
+        f"{where['variant']} trial {where['trial']}/{load.trials}, {where['workload']} "
+        + (f"C={level}" if load.arrivals is None else f"{level} req/s"),
         f"{rate} tok/s",
         f"{progress.failed} errors",
         f"{progress.phase} {progress.elapsed_s:.0f} s",

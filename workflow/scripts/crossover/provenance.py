@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import yaml
 
+from crossover import gpu
 from crossover.campaign import canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from crossover.campaign import Campaign
@@ -47,9 +50,13 @@ def versions() -> dict[str, str]:
     }
 
 
-def hardware() -> dict[str, Any]:
-    """CPU, cores, memory and kernel of this host."""
+def hardware(devices: Iterable[str] = ()) -> dict[str, Any]:
+    """CPU, cores, memory and kernel of this host, and the GPUs among `devices`.
+
+    `gpus` is missing where there are none, or where the driver does not answer.
+    """
     return {
+        **_gpus(devices),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
@@ -58,13 +65,24 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def machine() -> dict[str, Any]:
-    """The columns of records.SESSIONS that say where and with what a session ran."""
+def _gpus(devices: Iterable[str]) -> dict[str, list[str]]:
+    gpus = gpu.of(devices)
+    if not gpus:
+        return {}
+    try:
+        with gpu.nvml() as driver:
+            return {"gpus": gpu.names(driver, gpus)}
+    except gpu.NvmlUnavailable:
+        return {}
+
+
+def machine(devices: Iterable[str]) -> dict[str, Any]:
+    """The columns of records.SESSIONS that say where and with what a session on devices ran."""
     return {
         "commit": commit(),
         "host": socket.gethostname(),
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "hardware": json.dumps(hardware()),
+        "hardware": json.dumps(hardware(devices)),
         "versions": json.dumps(versions()),
     }
 
@@ -78,22 +96,24 @@ def of_campaign(campaign: Campaign, sessions: pa.Table, source: str) -> dict[str
         source: the campaign file.
     """
     rows = sessions.to_pylist()
+    named = f" --config imports={shlex.quote(campaign.imports)}" if campaign.imports else ""
+    if campaign.imports and campaign.baseline:
+        named += f" baseline={shlex.quote(campaign.baseline)}"
+    dates = [row["started_at"] for row in rows if row["started_at"] is not None]
     commands = {row["variant"]: shlex.join(row["command"]) for row in rows if row["command"]}
     settings = asdict(campaign)
     return {
         "commands": [
-            f"snakemake -c1 reports/crossover.html --configfile {source}",
+            f"snakemake -c1 reports/crossover.html --configfile {shlex.quote(source)}{named}",
             *(f"# {variant}\n{command}" for variant, command in commands.items()),
         ],
-        "versions": json.loads(rows[-1]["versions"]) if rows else {},
-        "hardware": json.loads(rows[-1]["hardware"]) if rows else {},
-        "hosts": sorted({row["host"] for row in rows}),
+        "versions": json.loads(rows[-1]["versions"] or "{}") if rows else {},
+        "hardware": json.loads(rows[-1]["hardware"] or "{}") if rows else {},
+        "hosts": sorted({row["host"] for row in rows if row["host"]}),
         "commits": sorted({row["commit"] for row in rows if row["commit"]}),
         "config_sha256": hashlib.sha256(canonical(settings).encode()).hexdigest(),
         "config_text": yaml.safe_dump(json.loads(canonical(settings)), sort_keys=False),
-        "dates": [_date(pick(row["started_at"] for row in rows)) for pick in (min, max)]
-        if rows
-        else [],
+        "dates": [_date(pick(dates)) for pick in (min, max)] if dates else [],
     }
 
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import sys
 from pathlib import Path
 
 
@@ -14,7 +15,7 @@ def claim(*, cluster: bool, folder: str | Path = ".snakemake") -> bool:
 
     Snakemake's own lock carries no pid, so after a KILL it refuses every later run. It is
     dropped only when no run is live here, and neither that run nor this one uses a cluster,
-    whose jobs outlive the run that submitted them.
+    whose jobs outlive the run that submitted them: then it is said what to do.
 
     Returns: whether this run is alone in the folder.
     """
@@ -33,6 +34,13 @@ def claim(*, cluster: bool, folder: str | Path = ".snakemake") -> bool:
     elif alone and not cluster and os.pread(fd, 1, 0) != b"c":
         shutil.rmtree(left, ignore_errors=True)
         left.mkdir(exist_ok=True)
+    elif alone:
+        print(
+            "crossover: an earlier run was killed here, and jobs that it had submitted to a "
+            "cluster may still wait or run; when none does, `snakemake --unlock`, then the same "
+            "command",
+            file=sys.stderr,
+        )
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_SH)  # all live runs share it
     return alone

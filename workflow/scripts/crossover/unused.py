@@ -18,6 +18,8 @@ def unused(campaigns: Iterable[Campaign]) -> Iterator[Path]:
     roots = set()
     for campaign in campaigns:
         roots.add(Path(layout.RESULTS) / campaign.name)
+        plans = layout.refine_folder(campaign)
+        used |= {plans, plans.parent}
         for point in layout.points(campaign):
             used |= {point.folder, *point.folder.parents}
             session = layout.session_folder(campaign, point.session)
@@ -31,6 +33,8 @@ def _outermost(folder: Path, used: set[Path]) -> Iterator[Path]:
         if not inner.is_dir():
             continue
         if inner not in used:
-            yield inner
+            # a dry run of another version of the file makes folders and nothing in them
+            if any(path.is_file() for path in inner.rglob("*")):
+                yield inner
         else:
             yield from _outermost(inner, used)

@@ -6,25 +6,28 @@ import math
 from typing import TYPE_CHECKING
 
 from crossover.reasons import words
+from crossover.verdict_metrics import AXES, METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crossover.stats.curve import Crossing
-    from crossover.verdict import Level, Verdict
+    from crossover.verdict_record import Level, Verdict
 
-_METRIC_PREFIX = {
-    "output_throughput": "",
-    "ttft": "Time to first token (closed loop): ",
-    "tpot": "Time per output token: ",
-}
+NO_RATIO = "no ratio, both are 0"
+
+UNNAMED = "output_throughput"
+"""The metric that a sentence does not name."""
+
+NOT_SPEEDS = ("goodput", "throughput_per_joule")
+"""Metrics of which more is better, not faster."""
 
 
 def sentence(verdict: Verdict) -> str:
     """The verdict in one to three sentences.
 
     Concurrency is whole: a crossover at C* = 10.7 reads "up to concurrency 10", an interval
-    [6.2, 15.9] reads 6–15 (METHOD §5, integer rule).
+    [6.2, 15.9] reads 6–15 (METHOD §5, integer rule). A request rate is not.
     """
     say = {
         "crossover": _crossover,
@@ -35,27 +38,42 @@ def sentence(verdict: Verdict) -> str:
         "inconclusive": _inconclusive,
         "not_comparable": _not_comparable,
     }[verdict.verdict]
-    return _METRIC_PREFIX[verdict.metric] + say(verdict)
+    return _title(verdict) + say(verdict)
+
+
+def _title(verdict: Verdict) -> str:
+    """What is judged; a time to first token is that of its kind of load."""
+    if verdict.metric == UNNAMED:
+        return ""
+    loop = f" ({AXES[verdict.axis].loop})" if verdict.metric == "ttft" else ""
+    return f"{METRICS[verdict.metric].title}{loop}: "
 
 
 # ------------------------------------------------------------------ verdicts
 
 
 def _crossover(verdict: Verdict) -> str:
+    faster, slower = _comparatives(verdict)
+    axis = AXES[verdict.axis]
     parts = []
     for i, crossing in enumerate(verdict.crossings):
-        word = "faster" if crossing.direction == "down" else "slower"
-        concurrency = "concurrency " if i == 0 else ""
+        word = faster if crossing.direction == "down" else slower
+        up_to = _floor(verdict, crossing.c_star)
         interval = f"{_percent(verdict.confidence)} interval " if i == 0 else ""
         parts.append(
-            f"{word} up to {concurrency}{_floor(crossing.c_star)} ({interval}{_interval(crossing)})"
+            f"{word} up to {axis.at(up_to) if i == 0 else up_to} "
+            f"({interval}{_interval(verdict, crossing)})"
         )
-    beyond = "slower" if verdict.crossings[-1].direction == "down" else "faster"
+    beyond = slower if verdict.crossings[-1].direction == "down" else faster
     joined = f"{', '.join(parts)} and {beyond} beyond"
     text = f"{verdict.variant} is {joined}, on {_span(verdict)} tested ({_extremes(verdict)})."
     gaps = [_gap(verdict.levels, c.c_star) for c in verdict.crossings if c.coarse]
-    if gaps := [f"between {low} and {high}" for low, high in gaps if high - low > 1]:
-        text += f" Nothing was tested {' nor '.join(gaps)}: measure there to narrow it."
+    if gaps := [
+        f"between {low} and {high}" for low, high in gaps if high - low > 1 or not axis.closed_loop
+    ]:
+        text += (
+            f" Nothing was tested {' nor '.join(gaps)}{_unit(verdict)}: measure there to narrow it."
+        )
     first, last = verdict.crossings[0].bracket[0], verdict.crossings[-1].bracket[1]
     if outside := [level for level in verdict.labelled("?") if not first < level < last]:
         text += f" Unresolved: {_at(outside, verdict)}."
@@ -69,12 +87,13 @@ def _crossover(verdict: Verdict) -> str:
 
 def _throughout(verdict: Verdict) -> str:
     ours = verdict.verdict == "variant_faster_throughout"
-    word, other, label = ("faster", "slower", "+") if ours else ("slower", "faster", "-")
+    faster, slower = _comparatives(verdict)
+    word, other, label = (faster, slower, "+") if ours else (slower, faster, "-")
     clear = verdict.labelled(label)
     margin = _percent(verdict.margin)
     if len(clear) == len(verdict.levels):
         text = (
-            f"{verdict.variant} is {word} at every tested concurrency, {_span(verdict)} "
+            f"{verdict.variant} is {word} at every tested {_axis(verdict)}, {_span(verdict)} "
             f"({_range(verdict.levels)})"
         )
     else:
@@ -93,7 +112,7 @@ def _throughout(verdict: Verdict) -> str:
 def _equivalent(verdict: Verdict) -> str:
     return (
         f"{verdict.variant} and {verdict.baseline} differ by less than {_percent(verdict.margin)} "
-        f"at every tested concurrency, {_span(verdict)} ({_range(verdict.levels)})."
+        f"at every tested {_axis(verdict)}, {_span(verdict)} ({_range(verdict.levels)})."
         + _within_margin(verdict)
     )
 
@@ -101,7 +120,9 @@ def _equivalent(verdict: Verdict) -> str:
 def _within_margin(verdict: Verdict) -> str:
     if "crossing_within_margin" not in verdict.reasons:
         return ""
-    where = " and ".join(f"after {_floor(c.c_star)}" for c in verdict.crossings)
+    where = " and ".join(
+        f"after {_floor(verdict, c.c_star)}{_unit(verdict)}" for c in verdict.crossings
+    )
     return (
         f" The sign changes {where}, but within the margin of {_percent(verdict.margin)}, "
         "so it does not count as a crossover."
@@ -121,9 +142,12 @@ def _not_comparable(verdict: Verdict) -> str:
             return f"{text} was measured."
         why = sorted({reason for row in mine for reason in row["reasons"]})
         return f"{text} ({len(mine)} left out: {'; '.join(map(words, why))})."
+    if "no_common_level" not in verdict.reasons:
+        return f"Not comparable: {'; '.join(map(words, verdict.reasons))}."
     return (
-        f"Not comparable: {verdict.variant} and {verdict.baseline} have no concurrency in common; "
-        f"only one of them was measured validly at {_list(verdict.dropped_levels)}."
+        f"Not comparable: {verdict.variant} and {verdict.baseline} have no {_axis(verdict)} in common; "
+        f"only one of them was measured validly at "
+        f"{_list(verdict.dropped_levels)}{_unit(verdict)}."
     )
 
 
@@ -136,8 +160,8 @@ def _inconclusive(verdict: Verdict) -> str:
     better, worse, unresolved = (verdict.labelled(label) for label in "+-?")
     if "no_significant_level" in verdict.reasons:
         return (
-            f"Cannot tell: no tested concurrency, {_span(verdict)}, shows a difference beyond the "
-            f"noise ({_range(verdict.levels)}, {verdict.n_trials} trials)." + _missing(verdict)
+            f"Cannot tell: no tested {_axis(verdict)}, {_span(verdict)}, shows a difference beyond "
+            f"the noise ({_range(verdict.levels)}, {verdict.n_trials} trials)." + _missing(verdict)
         )
     found = _found(verdict, better, worse)
     if not unresolved:
@@ -174,7 +198,7 @@ def _missing(verdict: Verdict) -> str:
 def _unreplicated(verdict: Verdict) -> str:
     if "fewer_than_2_common_levels" in verdict.reasons:
         text = (
-            f"Cannot tell: only concurrency {_span(verdict)} was measured in both "
+            f"Cannot tell: only {AXES[verdict.axis].at(_range_of_levels(verdict))} was measured in both "
             f"({_range(verdict.levels)}), and a crossover takes at least two levels."
         )
         return f"{text} Measure more levels, and at least 3 trials."
@@ -225,7 +249,7 @@ def _suggestion(verdict: Verdict) -> str:
 def _found(verdict: Verdict, better: Sequence[int], worse: Sequence[int]) -> str:
     parts = [
         f"{word} at {_at(levels, verdict)}"
-        for word, levels in (("faster", better), ("slower", worse))
+        for word, levels in zip(_comparatives(verdict), (better, worse), strict=True)
         if levels
     ]
     return ", ".join(parts)
@@ -235,54 +259,89 @@ def _percent(share: float) -> str:
     return f"{round(100 * share, 6):g} %"
 
 
-def _floor(concurrency: float) -> int:
+def _comparatives(verdict: Verdict) -> tuple[str, str]:
+    """What the variant is where its ratio is above 1, and below it."""
+    return ("better", "worse") if verdict.metric in NOT_SPEEDS else ("faster", "slower")
+
+
+def _axis(verdict: Verdict) -> str:
+    return AXES[verdict.axis].words
+
+
+def _floor(verdict: Verdict, level: float) -> str:
     """The whole concurrency below; a level that was computed as 9.999… stays 10."""
-    return math.floor(concurrency + 1e-9)
+    return str(math.floor(level + 1e-9)) if AXES[verdict.axis].closed_loop else f"{level:.3g}"
 
 
-def _interval(crossing: Crossing) -> str:
-    low, high = map(_floor, crossing.ci)
-    return str(low) if low == high else f"{low}–{high}"
+def _interval(verdict: Verdict, crossing: Crossing) -> str:
+    low, high = (_floor(verdict, end) for end in crossing.ci)
+    return low if low == high else f"{low}–{high}"
 
 
-def _last(verdict: Verdict) -> int:
-    return verdict.levels[-1].concurrency
+def _times(ratio: float) -> str:
+    """`1.23×`; without a number where one arm's metric is 0."""
+    return f"{ratio:.2f}×" if 0 < ratio < math.inf else "0" if ratio == 0 else "∞"
+
+
+def _unit(verdict: Verdict) -> str:
+    """What is said after a level, with the space before it; nothing after a concurrency."""
+    unit = AXES[verdict.axis].unit
+    return f" {unit}" if unit else ""
+
+
+def _last(verdict: Verdict) -> str:
+    return f"{verdict.levels[-1].concurrency}{_unit(verdict)}"
 
 
 def _span(verdict: Verdict) -> str:
-    first, last = verdict.levels[0].concurrency, _last(verdict)
+    return _range_of_levels(verdict) + _unit(verdict)
+
+
+def _range_of_levels(verdict: Verdict) -> str:
+    first, last = verdict.levels[0].concurrency, verdict.levels[-1].concurrency
     return str(first) if first == last else f"{first}–{last}"
 
 
 def _ends(verdict: Verdict) -> str:
     first, last = verdict.levels[0], verdict.levels[-1]
-    return f"{first.ratio:.2f}× at {first.concurrency}, {last.ratio:.2f}× at {last.concurrency}"
+    return (
+        f"{_times(first.ratio)} at {first.concurrency}, {_times(last.ratio)} at {last.concurrency}"
+    )
 
 
 def _extremes(verdict: Verdict) -> str:
     """The most and the least favourable ratio, in the order of their levels."""
-    by_ratio = sorted(verdict.levels, key=lambda level: level.ratio)
+    by_ratio = sorted(_with_ratio(verdict.levels), key=lambda level: level.ratio)
+    if not by_ratio:
+        return NO_RATIO
     pair = sorted((by_ratio[0], by_ratio[-1]), key=lambda level: level.concurrency)
-    return ", ".join(f"{level.ratio:.2f}× at {level.concurrency}" for level in pair)
+    return ", ".join(f"{_times(level.ratio)} at {level.concurrency}" for level in pair)
 
 
 def _range(levels: Iterable[Level]) -> str:
-    ratios = [f"{ratio:.2f}×" for ratio in sorted(level.ratio for level in levels)]
+    ratios = [_times(ratio) for ratio in sorted(level.ratio for level in _with_ratio(levels))]
+    if not ratios:
+        return NO_RATIO
     return ratios[0] if ratios[0] == ratios[-1] else f"{ratios[0]} to {ratios[-1]}"
 
 
-def _gap(levels: Sequence[Level], concurrency: float) -> tuple[int, int]:
+def _with_ratio(levels: Iterable[Level]) -> list[Level]:
+    """Those of which the ratio is known; two zeros have none."""
+    return [level for level in levels if not math.isnan(level.ratio)]
+
+
+def _gap(levels: Sequence[Level], concurrency: float) -> tuple[float, float]:
     """The neighbouring tested levels around a concurrency."""
     tested = [level.concurrency for level in levels]
     high = next((i for i, level in enumerate(tested) if level > concurrency), len(tested) - 1)
     return tested[high - 1], tested[high]
 
 
-def _at(levels: Sequence[int], verdict: Verdict) -> str:
+def _at(levels: Sequence[float], verdict: Verdict) -> str:
     """Levels in words; three or more that were tested side by side become a range."""
     tested = [level.concurrency for level in verdict.levels]
-    runs: list[list[int]] = []
-    for level in levels:
+    runs: list[list[float]] = []
+    for level in map(AXES[verdict.axis].level, levels):
         if runs and tested.index(level) == tested.index(runs[-1][-1]) + 1:
             runs[-1].append(level)
         else:
@@ -290,7 +349,7 @@ def _at(levels: Sequence[int], verdict: Verdict) -> str:
     words = []
     for run in runs:
         words += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
-    return _list(words)
+    return _list(words) + _unit(verdict)
 
 
 def _list(words: Iterable[object]) -> str:

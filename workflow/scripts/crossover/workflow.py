@@ -10,19 +10,23 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from crossover import engines, layout
 from crossover.campaign import PROTOCOL, Campaign, Session, canonical, digest, missing_in_shell
-from crossover.errors import CampaignError, CrossoverError, EngineError
-from crossover.server import processes
+from crossover.errors import CrossoverError, DeviceBusyError, plain_errors
+from crossover.refine import prospect
+from crossover.server import debts, processes, session
 from crossover.server.session import Handle
 
 OWNER = "CROSSOVER_OWNER"
 """Environment variable: identity of the Snakemake process that owns the run's servers."""
+
+GO_ON = "the run ended early; what it measured is kept, and the same command goes on from there"
+"""What every run that ends early says at last, where it still can."""
 
 _SCRIPTS = Path(__file__).resolve().parents[1]
 
@@ -37,14 +41,18 @@ class Untracked:
         self.value = value
 
     def __str__(self) -> str:
-        return self.value if isinstance(self.value, str) else canonical(self.value)
+        if isinstance(self.value, str):
+            return self.value
+        return canonical(asdict(self.value) if is_dataclass(self.value) else self.value)
 
 
 class Script(Untracked):
     """The shell command that runs a script of this workflow."""
 
+    python: ClassVar[str] = sys.executable
+
     def __str__(self) -> str:
-        return shlex.join([sys.executable, str(_SCRIPTS / self.value)])
+        return shlex.join([self.python, str(_SCRIPTS / self.value)])
 
 
 # ------------------------------------------------------------------ what a job is told
@@ -62,9 +70,7 @@ def server_spec(campaign: Campaign, session: Session) -> dict[str, Any]:
     }
 
 
-def point_spec(
-    campaign: Campaign, session: Session, workload: str, concurrency: int
-) -> dict[str, Any]:
+def point_spec(campaign: Campaign, session: Session, workload: str, level: float) -> dict[str, Any]:
     """What `measure_point` needs to know of a point."""
     return {
         "where": {
@@ -72,7 +78,7 @@ def point_spec(
             "variant": session.variant,
             "workload": workload,
             "trial": session.trial,
-            "concurrency": concurrency,
+            campaign.load.axis.name: level,
         },
         "digests": {
             "server_digest": campaign.server_digests[session.variant],
@@ -96,44 +102,67 @@ def config_source(files: Iterable[str | Path]) -> str:
     return ", ".join(names) or "--config"
 
 
-def check_model(campaign: Campaign, made_by_rule: str) -> None:
-    """Refuse a model path where nothing is and which no rule makes, if it is needed.
+def missing_model(campaign: Campaign, made_by_rule: str) -> list[str]:
+    """A sentence on a model path where nothing is and which no rule makes, if it is needed.
 
-    Raises:
-        CampaignError: names the path.
+    A plan may be asked for on another machine than the one that has the weights.
     """
     path = campaign.model.path
-    if all(point.is_done for point in layout.points(campaign)):
-        return
-    if path and not Path(path).exists() and not re.fullmatch(made_by_rule, path):
-        raise CampaignError(
-            f"model.path: there is no {path!r}; give a file or folder that exists, or leave "
-            "path out where the engine resolves the name"
-        )
+    if not path or Path(path).exists() or re.fullmatch(made_by_rule, path) or not _due(campaign):
+        return []
+    return [
+        f"model.path: there is no {path!r} here; give a file or folder that exists, or leave "
+        "path out where the engine resolves the name"
+    ]
 
 
-def check_can_run(campaign: Campaign) -> None:
+def check_can_run(campaign: Campaign, missing: Sequence[str], *, here: bool) -> None:
     """Refuse a run whose servers cannot start, before anything is started.
 
     Asks only of variants that have something to measure: a report is rendered without engines.
 
+    Args:
+        campaign: what is to be run.
+        missing: see `missing_model`.
+        here: the servers run on this host, so that their engines must be installed on it.
+
     Raises:
-        CrossoverError: an engine is not installed, or a `${NAME}` is not set; all of them.
+        CrossoverError: the model is not there, an engine is not installed, a server is behind a
+            proxy, or a `${NAME}` is not set; all of them.
     """
-    problems = []
-    due = {p.session.variant for p in layout.points(campaign) if not p.is_done}
-    for name in sorted(due):
+    problems = list(missing) if here else []
+    for name in _due(campaign) if here else ():
         variant = campaign.variants[name]
         try:
             engines.get(variant.engine).check_installed(variant)
-        except EngineError as error:
+        except CrossoverError as error:
             problems.append(f"variants.{name}: {error}")
-        problems += [
-            f"variants.{name}: ${{{secret}}} is not set in this shell; export {secret} first"
-            for secret in missing_in_shell(variant)
-        ]
+    problems += unset(campaign)
     if problems:
         raise CrossoverError("\n".join(problems))
+
+
+def unset(campaign: Campaign) -> list[str]:
+    """A sentence on each `${NAME}` that a variant with something to measure does not find."""
+    return [
+        f"variants.{name}: ${{{missing}}} is not set in this shell; export {missing} first"
+        for name in _due(campaign)
+        for missing in missing_in_shell(campaign.variants[name])
+    ]
+
+
+def notes(campaign: Campaign) -> list[str]:
+    """What a dry run, or a plan, cannot show as jobs."""
+    planned = layout.rounds_of(campaign)
+    to_come = [prospect(campaign, planned)] if layout.may_refine(campaign) else []
+    return [*unset(campaign), *to_come]
+
+
+def _due(campaign: Campaign) -> list[str]:
+    """Variants that have something to measure, or may have in a further round of refinement."""
+    if layout.may_refine(campaign):
+        return sorted({name for pair in campaign.comparisons for name in pair})
+    return sorted({p.session.variant for p in layout.points(campaign) if not p.is_done})
 
 
 # ------------------------------------------------------------------ the run and its servers
@@ -153,30 +182,60 @@ def drop_stale_handles(paths: Iterable[str | Path]) -> None:
     """Remove handles of servers whose run is gone: they have ended, or are ending."""
     for path in map(Path, paths):
         handle = Handle.read(path)
-        if handle is None or not all(map(processes.is_alive, (handle.supervisor, handle.owner))):
+        if handle is None or handle.is_stale():
             path.unlink(missing_ok=True)
 
 
+def check_no_session_lives(paths: Iterable[str | Path]) -> None:
+    """Refuse to start beside sessions of an earlier run, which may go on on other hosts.
+
+    Raises:
+        DeviceBusyError: there is one, on the host that it names.
+    """
+    for handle in filter(None, map(Handle.read, paths)):
+        raise DeviceBusyError(
+            f"{handle.variant}, trial {handle.trial}, is still being measured on "
+            f"{processes.host_of(handle.supervisor)}, by a job of an earlier run: wait until it has "
+            "ended, or cancel it, then run the same command again. (A host that crashed is given "
+            f"up {session.SILENT_S:.0f} s after the last sign of life in {handle.samples})"
+        )
+
+
 def stop_own_servers(paths: Iterable[str | Path]) -> None:
-    """End every server that this run started and did not stop."""
+    """End every server that this run started and did not stop, and what outlived a supervisor.
+
+    Raises:
+        ServerError: a device is not as it was, see `debts.settle`.
+    """
     for path in map(Path, paths):
         handle = Handle.read(path)
         if handle is not None and handle.owner == owner():
             processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
             path.unlink(missing_ok=True)
+            for device in session.read(handle.record).get("devices", ()):
+                debts.settle(device)
+    processes.kill_all(processes.orphans())
 
 
-def let_sigterm_through() -> None:
-    """Run Snakemake's TERM handler in a thread of its own.
+def end_on_sigterm() -> None:
+    """Let TERM end the run at once: the jobs that run too, which Snakemake would wait for.
 
-    It takes a lock that the interrupted main thread may hold while it selects jobs, and would
-    then wait for ever. For `onstart`, which comes after the scheduler has set its handler.
+    Snakemake's handler gets a thread of its own. It takes a lock that the interrupted main thread
+    may hold while it selects jobs, and would then wait for ever. For `onstart`, which comes after
+    the scheduler has set its handler.
     """
     handler = signal.getsignal(signal.SIGTERM)
+
+    def end(*args: Any) -> None:
+        handler(*args)  # first, so that no further job is started
+        for job in processes.descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job.pid, signal.SIGTERM)
+
     if callable(handler):
         signal.signal(
             signal.SIGTERM,
-            lambda *args: threading.Thread(target=handler, args=args, daemon=True).start(),
+            lambda *args: threading.Thread(target=end, args=args, daemon=True).start(),
         )
 
 
@@ -189,9 +248,10 @@ def logged_to(path: str) -> Iterator[None]:
         contextlib.redirect_stderr(log),
     ):
         try:
-            yield
-        except CrossoverError as error:
-            print(f"crossover: {error}", file=log)
+            with plain_errors():
+                yield
+        except SystemExit as ended:
+            print(ended.code, file=log)
             raise SystemExit(1) from None
         except Exception:
             traceback.print_exc(file=log)
@@ -205,7 +265,12 @@ def analysis_settings(campaign: Campaign) -> str:
     """Canonical JSON of the settings of the verdict: an edit re-runs the verdict alone."""
     return canonical(
         {
-            "analysis": asdict(campaign.analysis),
+            "analysis": {**asdict(campaign.analysis), "alpha": campaign.analysis.alpha},
+            "refine": asdict(campaign.refine),
+            "speculation": {
+                name: variant.speculation and asdict(variant.speculation)
+                for name, variant in campaign.variants.items()
+            },
             "comparisons": campaign.comparisons,
             "baseline": campaign.baseline,
         }

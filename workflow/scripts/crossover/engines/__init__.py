@@ -9,7 +9,9 @@ from crossover.engines.base import Engine
 ENGINES = {
     "llamacpp": "crossover.engines.llamacpp:LlamaCpp",
     "openai": "crossover.engines.openai:OpenAI",
+    "sglang": "crossover.engines.sglang:Sglang",
     "simulated": "crossover.engines.simulated:Simulated",
+    "vllm": "crossover.engines.vllm:Vllm",
 }
 
 

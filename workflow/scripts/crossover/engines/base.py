@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import httpx
 
     from crossover.campaign import Model, Variant, Workload
@@ -14,17 +18,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What the server itself says it runs. None: it does not say."""
+    """What the server itself says it runs, in words that are the same for all engines.
+
+    An engine translates its own terms into these, so that two arms can be compared setting by
+    setting (`crossover.parity`). None: the server does not say; nothing is guessed.
+    """
 
     engine_version: str | None = None
+    """name and version of the program, e.g. `vllm 0.25.1`"""
     model: str | None = None
+    """name under which it serves"""
     max_running_requests: int | None = None
+    """requests that run at once over all replicas, as applied rather than asked for"""
     kv_tokens: int | None = None
-    speculation_method: str | None = None
-    drafted_tokens: int | None = None
+    """tokens that the KV cache holds"""
+    memory_fraction: float | None = None
+    """share of the device memory that the server may fill, 0 to 1"""
+    graph_max_requests: int | None = None
+    """largest batch, in requests, whose decode step runs as a captured graph; 0: graphs are off.
+    Where the engine counts tokens: divided by the tokens that a request has in a step."""
+    chunked_prefill_tokens: int | None = None
+    """most prompt tokens that one step takes; 0: prompts are not cut into chunks"""
     prefix_cache: bool | None = None
+    """whether a prompt's beginning may come from earlier requests"""
     front_end_processes: int | None = None
+    """processes between the sockets and the engine: API servers, tokenizer workers"""
+    speculation_method: str | None = None
+    """`none`: it does not speculate; `on`: it does, and does not say how"""
+    drafted_tokens: int | None = None
+    """drafted in a step, without the bonus token"""
     resolved: dict[str, Any] = field(default_factory=dict)
+    """the server's own account as it gives it, without credentials"""
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,8 @@ class Counters:
     """Monotone counts since the server's start. None: the server does not count it."""
 
     output_tokens: float | None = None
+    decoded_tokens: float | None = None
+    """as the engine makes them, whether or not its front end has sent them yet"""
     prompt_tokens: float | None = None
     cached_prompt_tokens: float | None = None
     verify_steps: float | None = None
@@ -65,13 +91,37 @@ class Gauges:
     kv_cache_usage: float | None = None
 
 
+_SECRET = re.compile(r"(^|_)(key|token|password|secret)$|api_key|password", re.IGNORECASE)
+
+
+def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's own account of its settings, without the values that are credentials."""
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: cleaned(v) for k, v in value.items() if not _SECRET.search(str(k))}
+        return [cleaned(item) for item in value] if isinstance(value, list) else value
+
+    return cleaned(settings)
+
+
 class Engine(ABC):
     """One kind of server. `http` is a client whose base URL is the server's address."""
 
     name: ClassVar[str]
     health_path: ClassVar[str | None] = "/health"
+    core_processes: ClassVar[str | None] = None
+    """Pattern of the command lines of its processes that compute; the others, in front of them,
+    take requests and send tokens. None: they cannot be told apart."""
     takes: ClassVar[frozenset[str]] = frozenset()
     """Which of the variant's keys `command`, `binary` and `url` mean something to it."""
+    speculation_settings: ClassVar[str] = "spec|draft"
+    """Pattern of the flags, variables and settings that belong to speculation."""
+    acceptance_settings: ClassVar[str | None] = None
+    """Pattern of those that dial the acceptance and leave the cost of a step alone; None: no dial."""
+
+    reads_variables: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the names of environment variables that change what it does."""
 
     @abstractmethod
     def command(self, variant: Variant, model: Model) -> list[str] | None:
@@ -110,3 +160,14 @@ class Engine(ABC):
     def drafted_tokens(self, variant: Variant) -> int | None:
         """Drafted tokens a step, without the bonus token, as the variant's arguments ask for."""
         return variant.speculation.drafted_tokens if variant.speculation else None
+
+    def policy_in_own_terms(self, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any] | None:
+        """Settings with which this engine changes its number of drafted tokens with the load.
+
+        Args:
+            ranges: (first, last, drafted tokens; 0: none), from concurrency 1 without gaps.
+
+        Returns:
+            Flags by name, as a variant's `args` take them; None: it has no such switch.
+        """
+        return None

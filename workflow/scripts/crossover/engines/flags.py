@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from crossover.errors import CampaignError
 
 PLACEHOLDERS = ("port", "model", "model_name", "python", "engines", "name")
 """All that a command may leave open.
 
 port: where the server shall listen; model: path of the weights, or the model's name where there
 is no path; model_name: the name under which it is served; python: this interpreter; engines: the
-folder of this file; name: the variant. They keep machine paths out of a campaign's digests.
+folder of this file; name: one that no other server has, e.g. for a container. They keep machine paths out of a campaign's digests.
 """
 
 _PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
@@ -37,6 +39,25 @@ def flags(args: Mapping[str, Any]) -> list[str]:
         items = value if isinstance(value, (list, tuple)) else [value]
         command += [_text(item) for item in items]
     return command
+
+
+def refuse_own(args: Mapping[str, Any], own: Collection[str]) -> None:
+    """Raise CampaignError for a key of `args` that is one of the flags that a command sets itself."""
+    for key in args:
+        if key.lstrip("-").replace("_", "-") in own:
+            raise CampaignError(
+                f"args: {key!r} is set by the workflow; leave it out, the model is `model:`"
+            )
+
+
+def is_left_open(word: str) -> bool:
+    """Whether a word of a command holds a placeholder."""
+    return _PLACEHOLDER.search(word) is not None
+
+
+def without_shell_values(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The args whose values stand in the campaign: those of `${NAME}` are known at the start only."""
+    return {key: value for key, value in args.items() if "${" not in _text(value)}
 
 
 def fill(command: Sequence[str], **values: Any) -> list[str]:

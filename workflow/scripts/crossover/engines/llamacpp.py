@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossover.engines import llamacpp_server, prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
-from crossover.engines.flags import flags
+from crossover.engines.flags import flags, refuse_own, without_shell_values
 from crossover.errors import CampaignError, EngineError
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class LlamaCpp(Engine):
 
     name = "llamacpp"
     takes = frozenset({"binary"})
+    reads_variables = ("GGML_", "LLAMA_")
+    speculation_settings = r"spec|draft|^-md$|^-ngld$|^-devd$"
+    acceptance_settings = "spec-synthetic-acceptance"
 
     def command(self, variant: Variant, model: Model) -> list[str]:
         """The server's command, with `{port}`, `{model}` and the like left open.
@@ -49,11 +52,7 @@ class LlamaCpp(Engine):
         Raises:
             CampaignError: the variant sets what the workflow sets, or the model has no file.
         """
-        for key in variant.args:
-            if key.lstrip("-") in (*OWN_FLAGS, *OWN_SHORT_FLAGS):
-                raise CampaignError(
-                    f"args: {key!r} is set by the workflow; leave it out, the model is `model:`"
-                )
+        refuse_own(variant.args, (*OWN_FLAGS, *OWN_SHORT_FLAGS))
         if model.path is None:
             raise CampaignError(
                 f"model: {model.name!r} has no path; engine llamacpp needs a GGUF file"
@@ -61,14 +60,14 @@ class LlamaCpp(Engine):
         server = (
             [variant.binary] if variant.binary else ["{python}", "{engines}/llamacpp_server.py"]
         )
-        given = flags(variant.args)
-        if not variant.binary and (wrong := llamacpp_server.problem(["--model", "", *given])):
+        known = flags(without_shell_values(variant.args))
+        if not variant.binary and (wrong := llamacpp_server.problem(["--model", "", *known])):
             raise CampaignError(f"args: {wrong}")
         return [
             *server,
             *("--model", "{model}", "--alias", "{model_name}"),
             *("--host", "127.0.0.1", "--port", "{port}", "--metrics", "--slots"),
-            *given,
+            *flags(variant.args),
         ]
 
     def check_installed(self, variant: Variant) -> None:
@@ -152,16 +151,20 @@ class LlamaCpp(Engine):
         )
 
     def drafted_tokens(self, variant: Variant) -> int | None:
-        """The longest draft of the first `--spec-type`; None without speculation."""
-        kind = str(variant.args.get("spec-type", "none")).split(",")[0]
+        """The longest draft of the first `--spec-type`; None without speculation.
+
+        Where the shell gives the flag's value, what the campaign says of the speculation.
+        """
+        args = without_shell_values(variant.args)
+        kind = str(args.get("spec-type", "none")).split(",")[0]
         if kind == "none":
             return super().drafted_tokens(variant)
         length = DRAFT_LENGTHS.get("draft" if kind.startswith("draft-") else kind)
-        if length is None:
+        if length is None or (length[0] in variant.args and length[0] not in args):
             return super().drafted_tokens(variant)
         flag, default = length
         try:
-            return int(variant.args.get(flag, default))
+            return int(args.get(flag, default))
         except ValueError:
             raise CampaignError(
                 f"args.{flag}: {variant.args[flag]!r} is no number of tokens"

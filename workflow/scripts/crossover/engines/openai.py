@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from crossover.engines import prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
+from crossover.engines.flags import is_left_open
 from crossover.errors import CampaignError, EngineError
+from crossover.load import proxies
 
 if TYPE_CHECKING:
     import httpx
@@ -19,7 +21,9 @@ class OpenAI(Engine):
     """`variant.url` names a running server; `variant.command` starts one that we also stop."""
 
     name = "openai"
-    takes = frozenset({"command", "url"})
+    takes = frozenset({"command", "stop", "url"})
+    # of those that are started this way
+    reads_variables = ("VLLM_", "SGLANG_", "SGL_", "FLASHINFER_", "TRTLLM_", "LMDEPLOY_", "TGI_")
     # the protocol knows no health route: only our own streamed request shows that it is ready
     health_path = None
 
@@ -43,6 +47,10 @@ class OpenAI(Engine):
         if variant.url is not None:
             if variant.url.rstrip("/").endswith("/v1"):
                 raise CampaignError(f"url: {variant.url!r} must be given without its /v1")
+            if variant.stop is not None:
+                raise CampaignError(
+                    "stop: given with url; a server that is not started is not stopped"
+                )
             return None
         if not any("{port}" in word for word in variant.command):
             raise CampaignError(
@@ -52,12 +60,19 @@ class OpenAI(Engine):
         return list(variant.command)
 
     def check_installed(self, variant: Variant) -> None:
-        """Raise EngineError unless the command's program is there."""
-        if variant.command and shutil.which(variant.command[0]) is None:
-            raise EngineError(
-                f"command: {variant.command[0]!r} is no program that can be run here; "
-                "give its path, or install it"
-            )
+        """Raise EngineError unless the programs of `command` and `stop` are there.
+
+        Raises:
+            MeasurementError: the server at `url` would be reached through a proxy.
+        """
+        if variant.url:
+            proxies.refuse(variant.url)
+        for key, words in (("command", variant.command), ("stop", variant.stop)):
+            if words and not is_left_open(words[0]) and shutil.which(words[0]) is None:
+                raise EngineError(
+                    f"{key}: {words[0]!r} is no program that can be run here; "
+                    "give its path, or install it"
+                )
 
     def describe(self, http: httpx.Client) -> Description:
         """The model that it serves first, and its list of models, if it gives one."""

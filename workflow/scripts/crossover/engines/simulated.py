@@ -6,6 +6,7 @@ campaign: `PYTHONPATH=workflow/scripts python -m crossover.engines.simulated CAM
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from statistics import mean
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossover.engines import prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
-from crossover.engines.flags import flags
+from crossover.engines.flags import flags, without_shell_values
 from crossover.engines.simulated_model import Settings, true_crossovers, true_throughput
 from crossover.engines.simulated_server import Flags
 from crossover.errors import CampaignError, EngineError
@@ -28,6 +29,8 @@ class Simulated(Engine):
     """`simulated_server.py`, run by the interpreter that runs us."""
 
     name = "simulated"
+    speculation_settings = "draft|verify|acceptance"
+    acceptance_settings = "acceptance"
 
     def command(self, variant: Variant, model: Model) -> list[str]:
         """The server with the variant's flags.
@@ -62,7 +65,7 @@ class Simulated(Engine):
             engine_version=info["version"],
             model=info["model"],
             max_running_requests=used.max_running,
-            speculation_method="simulated" if used.drafted_tokens else None,
+            speculation_method="simulated" if used.drafted_tokens else "none",
             drafted_tokens=used.drafted_tokens or None,
             prefix_cache=used.prefix_cache,
             front_end_processes=used.front_end_workers,
@@ -111,13 +114,13 @@ def _metrics(http: httpx.Client) -> prometheus.Metrics:
 
 
 def settings(variant: Variant) -> Settings:
-    """The model's settings that a variant's flags ask for.
+    """The model's settings that a variant's flags ask for, those from the shell left out.
 
     Raises:
         CampaignError: a flag that the server does not know, or a value that is none.
     """
     try:
-        return Flags().settings(flags(variant.args))[0]
+        return Flags().settings(flags(without_shell_values(variant.args)))[0]
     except ValueError as error:
         raise CampaignError(f"args: {error}; simulated_server.py --help lists all flags") from None
 
@@ -150,12 +153,13 @@ def main(path: str) -> None:
     """Print what is true of the campaign file at `path`, from the repository's root."""
     import yaml
 
-    from crossover.campaign import load_campaign, read_prompts
+    from crossover.campaign import load_campaign
+    from crossover.prompt_sets import prompt_set
 
     campaign = load_campaign(yaml.safe_load(Path(path).read_text()), path)
     for name, workload in campaign.workloads.items():
-        prompts = read_prompts(Path(workload.prompts).read_bytes(), workload.prompts)
-        print(truth(campaign, name, mean(len(prompt.split()) for prompt in prompts)))
+        prompts = itertools.islice(prompt_set(workload.prompts).drawn("truth"), 1000)
+        print(truth(campaign, name, mean(len(prompt.split()) for _, prompt in prompts)))
 
 
 if __name__ == "__main__":

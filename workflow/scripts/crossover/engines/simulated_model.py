@@ -22,6 +22,7 @@ step. A client which sends its next request sooner than that keeps b at its conc
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -80,6 +81,7 @@ class Settings:
 # ------------------------------------------------------------------ what is true of the model
 
 
+@functools.lru_cache(maxsize=256)
 def steps_per_request(settings: Settings, output_tokens: int) -> float:
     """Mean number of steps of an answer: its first token, then a renewal process.
 

@@ -69,6 +69,7 @@ class Flags(argparse.ArgumentParser):
         faults.add_argument("--ignore-term", action="store_true")
         faults.add_argument("--fork-child", action="store_true", help="it outlives TERM")
         faults.add_argument("--daemonise-grandchild", action="store_true", help="own session")
+        faults.add_argument("--leak-port", action="store_true", help="a child keeps it open")
         faults.add_argument("--stop-s", type=float, default=0.0, help="from TERM to the end")
 
     def settings(self, argv: list[str]) -> tuple[Settings, argparse.Namespace]:
@@ -420,11 +421,14 @@ async def _serve(settings: Settings, options: argparse.Namespace) -> None:
     )
     port = listener.sockets[0].getsockname()[1]
     print(f"simulated: listening on 127.0.0.1:{port}", file=sys.stderr, flush=True)
+    if options.leak_port:
+        _leave_child(own_session=False)
     steps = asyncio.create_task(server.run())
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait({steps, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if steps.done():
         steps.result()  # a bug: show it rather than serve no more tokens
+    print("simulated: stopping", file=sys.stderr, flush=True)
     await asyncio.sleep(options.stop_s)
     steps.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -7,17 +7,22 @@ usage. Everything else is a failure with a class.
 from __future__ import annotations
 
 import hashlib
+import itertools
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from crossover.load import sse
+from crossover.load.repetition import looped_share
+from crossover.load.said import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from crossover.load.client import Exchange
+    from crossover.load.exchange import Exchange
 
 
 class _Function(msgspec.Struct):
@@ -43,13 +48,16 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
 class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Tokens | None = None
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Tokens | None = None
+    completion_tokens: _Tokens | None = None
     prompt_tokens_details: _PromptDetails | None = None
 
 
@@ -68,9 +76,12 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 @dataclass(slots=True)
 class Answer:
-    """A decoded request. The lists have one entry for each event with content.
+    """A decoded request. The arrays have one entry for each event with content.
 
-    counts: tokens of each event by the server's running usage; None: the server sends none.
+    stamps_ns: arrival of each event; CLOCK_MONOTONIC.
+    sizes: bytes of its content.
+    counts: its tokens by the server's running usage; None: the server sends none.
+    merged: whether it shares its read, and so its stamp, with another.
     output_tokens: by usage; for a request that did not end, what running usage told so far.
     """
 
@@ -82,11 +93,12 @@ class Answer:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
-    stamps_ns: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    counts: list[int] | None = None
-    merged: list[bool] = field(default_factory=list)
+    stamps_ns: Sequence[int] = field(default_factory=lambda: array("q"))
+    sizes: Sequence[int] = field(default_factory=lambda: array("i"))
+    counts: Sequence[int] | None = None
+    merged: Sequence[bool] = field(default_factory=bytearray)
     text_digest: str | None = None
+    looped_share: float | None = None
 
     @property
     def one_token_an_event(self) -> bool:
@@ -114,22 +126,90 @@ class Answer:
         return [size * per_byte for size in self.sizes]
 
 
-def decode(exchange: Exchange) -> Answer:
-    """What the request `exchange` brought."""
-    answer = Answer(exchange, error_class=exchange.error_class)
-    answer.error_message = exchange.error_message
-    problem = None
-    try:
-        _read_chunks(answer)
-    except msgspec.MsgspecError as error:
-        problem = ("bad_json", f"{error}")
-    if exchange.cancelled:
-        answer.status = "cancelled"
-    elif answer.error_class is None:
-        answer.error_class, answer.error_message = problem or _missing(answer)
-    if answer.error_class is not None:
-        answer.status = "failed"
-    return answer
+def decode(exchange: Exchange, api_key: str | None = None) -> Answer:
+    """What the request `exchange` brought; `api_key` is kept out of what the server said."""
+    decoding = Decoding(exchange, api_key)
+    decoding.advance()
+    return decoding.answer
+
+
+class Decoding:
+    """The decoding of one exchange, which can be done a few events at a time."""
+
+    def __init__(self, exchange: Exchange, api_key: str | None = None) -> None:
+        self.answer = Answer(
+            exchange,
+            error_class=exchange.error_class,
+            error_message=exchange.error_message,
+        )
+        self._api_key = api_key
+        self._documents = _documents(exchange.bodies)
+        self._content: list[bytes] = []
+        self._last_read: int | None = None
+        self._counts = array("i")
+        self._counted_tokens: int | None = 0  # None: an event came without running usage
+
+    def advance(self, events: int | None = None) -> bool:
+        """Decode the next `events` events, or all; True: `answer` is whole."""
+        problem, done = None, 0
+        try:
+            for read, data in itertools.islice(self._documents, events):
+                chunk = _decode_chunk(data)
+                if (error := _error(chunk)) is not None:
+                    problem = "stream_error", shown(error, self._api_key)
+                    break
+                self._take(chunk, read)
+                done += 1
+        except (msgspec.MsgspecError, RecursionError) as error:
+            problem = "bad_json", f"{error}"
+        if problem is None and done == events:
+            return False
+        self._finish(problem)
+        return True
+
+    def _take(self, chunk: _Chunk, read: int) -> None:
+        answer = self.answer
+        if usage := chunk.usage:
+            answer.prompt_tokens = usage.prompt_tokens
+            answer.output_tokens = usage.completion_tokens
+            if usage.prompt_tokens_details is not None:
+                answer.cached_tokens = usage.prompt_tokens_details.cached_tokens
+        for choice in chunk.choices or ():
+            if text := _text(choice):
+                encoded = text.encode(errors="surrogatepass")
+                self._content.append(encoded)
+                answer.sizes.append(len(encoded))
+                answer.stamps_ns.append(answer.exchange.stamps[read])
+                shares = read == self._last_read
+                if shares:
+                    answer.merged[-1] = True
+                answer.merged.append(shares)
+                self._last_read = read
+                if self._counted_tokens is not None:
+                    self._count(usage.completion_tokens if usage else None)
+            if choice.finish_reason is not None:
+                answer.finish_reason = choice.finish_reason
+
+    def _count(self, told: int | None) -> None:
+        """One more event, up to which usage tells `told` tokens."""
+        if told is not None:
+            self._counts.append(told - self._counted_tokens)
+        self._counted_tokens = told
+
+    def _finish(self, problem: tuple[str, str] | None) -> None:
+        answer = self.answer
+        if answer.sizes:
+            text = b"".join(self._content)
+            answer.text_digest = hashlib.sha256(text).hexdigest()[:16]
+            answer.looped_share = looped_share(text)
+        if len(answer.sizes) > 1 and self._counted_tokens is not None:
+            answer.counts = self._counts
+        if answer.exchange.cancelled:
+            answer.status = "cancelled"
+        elif answer.error_class is None:
+            answer.error_class, answer.error_message = problem or _missing(answer)
+        if answer.error_class is not None:
+            answer.status = "failed"
 
 
 def _missing(answer: Answer) -> tuple[str | None, str | None]:
@@ -140,42 +220,6 @@ def _missing(answer: Answer) -> tuple[str | None, str | None]:
     if answer.output_tokens is None:
         return "no_usage", "the stream ended without usage although include_usage was set"
     return None, None
-
-
-def _read_chunks(answer: Answer) -> None:
-    """Fill `answer` from its reads."""
-    stamps = answer.exchange.stamps
-    texts: list[str] = []
-    read_of_event: list[int] = []
-    running: list[int | None] = []  # output tokens told up to each event
-    try:
-        for read, data in _documents(answer.exchange.bodies):
-            chunk = _decode_chunk(data)
-            if (error := _error(chunk)) is not None:
-                if answer.error_class is None and not answer.exchange.cancelled:
-                    answer.error_class, answer.error_message = "stream_error", error[:200]
-                return
-            if usage := chunk.usage:
-                answer.prompt_tokens = usage.prompt_tokens
-                answer.output_tokens = usage.completion_tokens
-                if usage.prompt_tokens_details is not None:
-                    answer.cached_tokens = usage.prompt_tokens_details.cached_tokens
-            for choice in chunk.choices or ():
-                if text := _text(choice):
-                    texts.append(text)
-                    read_of_event.append(read)
-                    running.append(usage.completion_tokens if usage else None)
-                if choice.finish_reason is not None:
-                    answer.finish_reason = choice.finish_reason
-    finally:
-        encoded = [text.encode(errors="surrogatepass") for text in texts]
-        answer.sizes = [len(text) for text in encoded]
-        answer.stamps_ns = [stamps[read] for read in read_of_event]
-        answer.merged = list(_shared(read_of_event))
-        if encoded:
-            answer.text_digest = hashlib.sha256(b"".join(encoded)).hexdigest()[:16]
-            if len(encoded) > 1 and None not in running:
-                answer.counts = [b - a for a, b in zip([0, *running], running, strict=False)]
 
 
 def _documents(bodies: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -212,12 +256,6 @@ def _error(chunk: _Chunk) -> str | None:
     return str(error)
 
 
-def _shared(reads: Sequence[int]) -> Iterator[bool]:
-    """For each event: another one has the same read."""
-    for i, read in enumerate(reads):
-        yield read in (reads[i - 1] if i else None, reads[i + 1] if i + 1 < len(reads) else None)
-
-
 # ---------------------------------------------------------------------- rows
 
 
@@ -230,11 +268,12 @@ def request_row(answer: Answer, window_ns: tuple[int, int] | None) -> dict[str, 
         "request_id": exchange.request_id,
         "client": exchange.client,
         "prompt_id": exchange.prompt_id,
+        "scheduled_s": None if exchange.due_ns is None else exchange.due_ns / 1e9,
         "sent_s": exchange.sent_ns / 1e9,
         "first_token_s": answer.stamps_ns[0] / 1e9 if answer.stamps_ns else None,
         "last_token_s": answer.stamps_ns[-1] / 1e9 if answer.stamps_ns else None,
         "end_s": exchange.end_ns / 1e9,
-        "in_window": window_ns is not None and window_ns[0] <= exchange.sent_ns < window_ns[1],
+        "in_window": window_ns is not None and window_ns[0] <= exchange.start_ns < window_ns[1],
         "status": answer.status,
         "error_class": answer.error_class,
         "error_message": answer.error_message,
@@ -247,6 +286,7 @@ def request_row(answer: Answer, window_ns: tuple[int, int] | None) -> dict[str, 
         "merged_reads": len(merged_reads),
         "resent": exchange.resent,
         "text_digest": answer.text_digest,
+        "looped_share": answer.looped_share,
     }
 
 
@@ -256,7 +296,7 @@ def chunk_row(answer: Answer) -> dict[str, Any]:
     return {
         "request_id": answer.exchange.request_id,
         "offset_us": [(stamp - sent_ns) // 1000 for stamp in answer.stamps_ns],
-        "bytes": answer.sizes,
-        "tokens": answer.counts,
-        "merged": answer.merged,
+        "bytes": list(answer.sizes),
+        "tokens": None if answer.counts is None else list(answer.counts),
+        "merged": [bool(m) for m in answer.merged],
     }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from crossover.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from crossover.campaign import Workload
+    from crossover.prompt_sets import PromptSet
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Prepared(NamedTuple):
@@ -23,8 +26,9 @@ class Prepared(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where measured streams go."""
+    """Where measured streams go. scheme: http or https."""
 
+    scheme: str
     host: str
     port: int
     path: str
@@ -34,24 +38,31 @@ class Address(NamedTuple):
         """The address behind a server's base URL, with or without a final `/v1`.
 
         Raises:
-            MeasurementError: it is no http:// URL.
+            MeasurementError: it is no http:// or https:// URL.
         """
         url = urlsplit(base_url)
-        if url.scheme != "http" or not url.hostname:
+        if url.scheme not in _DEFAULT_PORTS or not url.hostname:
             raise MeasurementError(
-                f"cannot measure {base_url!r}: measured streams go over plain http:// only; give "
-                "the address of the server itself, not of a TLS proxy in front of it"
+                f"cannot measure {base_url!r}: it must be http://HOST:PORT or https://HOST:PORT, "
+                "the address of the server itself"
             )
         prefix = url.path.rstrip("/").removesuffix("/v1")
-        return cls(url.hostname, url.port or 80, f"{prefix}/v1/chat/completions")
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        return cls(url.scheme, url.hostname, port, f"{prefix}/v1/chat/completions")
+
+    @property
+    def host_header(self) -> str:
+        """As gateways expect it: without the scheme's own port."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == _DEFAULT_PORTS[self.scheme] else f"{name}:{self.port}"
 
 
 def requests_for(
     workload: Workload,
-    prompts: Sequence[str],
+    prompts: PromptSet,
     *,
     trial: int,
-    concurrency: int,
+    level: float,
     seed: int,
     model_name: str,
     base_url: str,
@@ -60,27 +71,26 @@ def requests_for(
 ) -> Iterator[Prepared]:
     """An endless supply of requests, the same for every variant.
 
-    The order is drawn from seed, workload, trial and concurrency, and repeated when the prompt
-    set is used up. A first line of its own makes every prompt of a session unique, so that no
-    prefix beyond the chat template can come from a cache (METHOD §1).
+    Seed, workload, trial and level decide which prompts come in which order. A first line of its
+    own makes every prompt of a session unique, so that no prefix beyond the chat template can come
+    from a cache (METHOD §1).
 
     Args:
         workload: lengths and sampling.
         prompts: the workload's prompt set.
         trial: from 1.
-        concurrency: the level.
+        level: concurrency or request rate.
         seed: of the campaign.
         model_name: as the server calls it.
-        base_url: of the server, http:// only.
+        base_url: of the server, http:// or https://.
         fields: what the engine adds to the body; `workload.extra_body` wins over it.
         api_key: goes into the Authorization header.
     """
-    order = list(range(len(prompts)))
-    random.Random(f"{seed} prompts {workload.name} {trial} {concurrency}").shuffle(order)
-    host, port, path = Address.of(base_url)
+    drawn = prompts.drawn(f"{seed} prompts {workload.name} {trial} {level}")
+    address = Address.of(base_url)
     head = (
-        f"POST {path} HTTP/1.1\r\n"
-        f"Host: {f'[{host}]' if ':' in host else host}:{port}\r\n"
+        f"POST {address.path} HTTP/1.1\r\n"
+        f"Host: {address.host_header}\r\n"
         "Content-Type: application/json\r\n"
         "Accept: text/event-stream\r\n"
         + (f"Authorization: Bearer {api_key}\r\n" if api_key else "")
@@ -97,12 +107,8 @@ def requests_for(
         **fields,
         **workload.extra_body,
     }
-    index = 0
-    while True:
-        for prompt_id in order:
-            line = f"Request {workload.name}-{trial}-{concurrency}-{index:04d}"
-            content = f"{line}\n\n{prompts[prompt_id]}"
-            body["messages"] = [{"role": "user", "content": content}]
-            encoded = json.dumps(body, separators=(",", ":")).encode()
-            yield Prepared(prompt_id, b"%b%d\r\n\r\n%b" % (head, len(encoded), encoded))
-            index += 1
+    for index, (prompt_id, prompt) in enumerate(drawn):
+        line = f"Request {workload.name}-{trial}-{level}-{index:04d}"
+        body["messages"] = [{"role": "user", "content": f"{line}\n\n{prompt}"}]
+        encoded = json.dumps(body, separators=(",", ":")).encode()
+        yield Prepared(prompt_id, b"%b%d\r\n\r\n%b" % (head, len(encoded), encoded))

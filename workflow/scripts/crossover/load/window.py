@@ -17,7 +17,6 @@ _MSER_BATCH = 5
 _MSER_MIN_BINS = 40
 _BIN_S = 1.0
 _HALF_BATCHES = 10
-_HALVES_LIMIT = 3.0
 
 
 class Tokens(NamedTuple):
@@ -111,10 +110,10 @@ def mser5(counts: np.ndarray) -> int:
     return min(range(number // 2 + 1), key=squared_error) * _MSER_BATCH
 
 
-def is_stationary(counts: np.ndarray) -> bool | None:
-    """The means of the two halves differ by at most 3 batch-means standard errors (METHOD §2.2).
+def halves_difference_se(counts: np.ndarray) -> float | None:
+    """Difference of the means of the two halves in batch-means standard errors (METHOD §2.2).
 
-    None: unknown, there are fewer than 20 bins.
+    At most a million, where a half does not vary at all; None: fewer than 20 bins.
     """
     if len(counts) < _BATCHES:
         return None
@@ -124,8 +123,8 @@ def is_stationary(counts: np.ndarray) -> bool | None:
     for part in halves:
         batches = _batch_means(part, _HALF_BATCHES)
         variance += batches.var(ddof=1) / len(batches)
-    difference = abs(halves[0].mean() - halves[1].mean())
-    return bool(difference <= _HALVES_LIMIT * math.sqrt(variance))
+    difference = abs(float(halves[0].mean() - halves[1].mean()))
+    return min(difference / max(math.sqrt(variance), 1e-12), 1e6)
 
 
 def cv_within(counts: np.ndarray) -> float | None:

@@ -17,19 +17,22 @@ import vl_convert
 from markupsafe import Markup
 
 from crossover.report import charts, theme, view
+from crossover.report.wording import printable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     import pandas as pd
     import pyarrow as pa
 
     from crossover.campaign import Campaign
-    from crossover.report.figures import Figure
+    from crossover.report.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
-WIDE, NARROW = 860, 420
-"""Widths of the static charts in pixels."""
+WIDTHS = {"latency": 290, "acceptance": 420, "positions": 420, "why": 420}
+WIDE = 880
+"""Widths of the static charts in pixels, by kind and of all others."""
 
 
 def render(
@@ -41,6 +44,7 @@ def render(
     campaign: Campaign,
     provenance: Mapping[str, Any],
     generated_at: str,
+    requests: str | os.PathLike[str] | None = None,
 ) -> str:
     """The report as HTML; the same arguments give the same bytes.
 
@@ -53,6 +57,8 @@ def render(
         provenance: commands, versions, hardware, commit, config_sha256, config_text, dates;
             whatever is there is shown.
         generated_at: when the report was made, as it is to be printed.
+        requests: Parquet file of records.REQUESTS; without it the page has neither the course of
+            a point nor single trials' goodput, nor what failed requests were told.
     """
     contents = view.prepare(
         points,
@@ -62,23 +68,19 @@ def render(
         campaign=campaign,
         provenance=provenance,
         generated_at=generated_at,
+        requests=requests,
     )
-    drawn = [name for w in contents.workloads for figure in w.figures for name in figure.variants]
-    variants = dict.fromkeys([*campaign.variants, *drawn])
-    looks = theme.looks(variants, campaign.baseline)
+    looks = theme.looks(contents.variants, campaign.baseline)
     runtime, behaviour = _runtime(), (TEMPLATES / "page.js").read_text()
     return (
         _environment()
         .get_template("page.html")
         .render(
             view=contents,
-            drawings={
-                figure.slug: _drawing(figure, looks)
-                for w in contents.workloads
-                for figure in w.figures
-            },
+            drawings={figure.slug: _drawing(figure, looks) for figure in contents.figures},
             looks=looks,
             colours={**theme.PAGE_COLOURS, **theme.SERIES_COLOURS},
+            chart_config=theme.CHART_CONFIG,
             style=Markup((TEMPLATES / "page.css").read_text()),
             scripts=[Markup(runtime), Markup(behaviour)],
             script_hashes=[_hash(runtime), _hash(behaviour)],
@@ -90,7 +92,7 @@ def _drawing(figure: Figure, looks: charts.Looks) -> dict[str, Any] | None:
     spec = charts.draw(figure, looks)
     if spec is None:
         return None
-    width = NARROW if figure.kind == "latency" else WIDE
+    width = WIDTHS.get(figure.kind, WIDE)
     return {"spec": spec, "svg": Markup(charts.static_svg(spec, width))}
 
 
@@ -108,7 +110,13 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=_printable,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _printable(value: Any) -> Any:
+    """Text from outside without terminal sequences; what is marked up already is our own."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

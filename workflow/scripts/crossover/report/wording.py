@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crossover.verdict_metrics import METRICS
+from crossover.verdict_sentence import NOT_SPEEDS
 
 if TYPE_CHECKING:
+    from crossover.axis import Axis
     from crossover.campaign import Campaign
 
 Row = Mapping[str, Any]
 
 MISSING = "–"
+
+
+class Unit(NamedTuple):
+    """How a metric's values are shown: times `factor`, in `name`."""
+
+    name: str
+    factor: float = 1.0
+
+
+UNITS = {
+    "output_throughput": Unit("tokens/s"),
+    "decode_rate": Unit("tokens/s"),
+    "ttft": Unit("ms", 1000.0),
+    "goodput": Unit("requests/s"),
+    "throughput_per_joule": Unit("tokens/J"),
+}
 
 BADGES = {
     # verdict: (badge, kind); METHOD §4
@@ -23,7 +45,37 @@ BADGES = {
     "inconclusive": ("cannot tell", "unsure"),
     "not_comparable": ("not comparable", "unsure"),
 }
-LABELS = {"+": "faster", "-": "slower", "?": "cannot tell", None: "not repeated"}
+_LABELS = {"+": "faster", "-": "slower", "?": "cannot tell", None: "not repeated"}
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """The text without a terminal's escape sequences (colours, titles) and control characters."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def title_of(metric: str) -> str:
+    """A metric's name as a reader knows it."""
+    return METRICS[metric].title
+
+
+def badge_of(verdict: Row) -> tuple[str, str]:
+    """(badge, kind) of a verdict."""
+    badge, kind = BADGES[verdict["verdict"]]
+    return _of_metric(badge, verdict["metric"]), kind
+
+
+def label_words(label: str | None, metric: str) -> str:
+    """What a level's label says of the variant."""
+    return _of_metric(_LABELS[label], metric)
+
+
+def _of_metric(text: str, metric: str) -> str:
+    if metric not in NOT_SPEEDS:
+        return text
+    return text.replace("faster", "better").replace("slower", "worse")
 
 
 def number(value: float | None) -> str:
@@ -31,8 +83,13 @@ def number(value: float | None) -> str:
     if value is None:
         return MISSING
     size = abs(value)
-    decimals = 0 if size >= 100 else 1 if size >= 10 else 2
+    decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 or size == 0 else 4
     return f"{value:,.{decimals}f}"
+
+
+def in_unit(value: float | None, metric: str) -> str:
+    """A metric's value in the unit in which it is shown."""
+    return MISSING if value is None else number(value * UNITS[metric].factor)
 
 
 def milliseconds(value_s: float | None) -> str:
@@ -49,11 +106,26 @@ def ratio(value: float | None, lo: float | None = None, hi: float | None = None)
     return f"{value:.3f} [{lo:.3f}–{hi:.3f}]"
 
 
+def percent(share: float, decimals: int = 1) -> str:
+    """A relative change with its sign."""
+    return f"{100 * share:+.{decimals}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
+
+
+def level_text(value: float) -> str:
+    """A tested level, as it was given."""
+    return f"{value:g}"
+
+
 def level_number(value: float | None) -> str:
-    """A concurrency: whole numbers as such, others with one decimal below 100."""
+    """A place on the axis: whole numbers as such, others with one decimal below 100."""
     if value is None:
         return MISSING
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def level_below(value: float, axis: Axis) -> str:
+    """A place on the axis as a verdict's sentence rounds it: down to a whole concurrency."""
+    return str(math.floor(value + 1e-9)) if axis.closed_loop else f"{value:.3g}"
 
 
 def moment(unix_s: float | None) -> str:
@@ -76,7 +148,7 @@ def counted(n: int, thing: str) -> str:
 def crossing_words(crossing: Row, campaign: Campaign) -> str:
     """A crossing with its interval; unlike the verdict's sentence not rounded to whole levels."""
     lo, hi = map(level_number, crossing["ci"])
-    a, b = crossing["bracket"]
+    a, b = map(level_text, crossing["bracket"])
     confidence = f"{campaign.analysis.confidence * 100:g} %"
     between = f"between the tested levels {a} and {b}"
     where = f"{between}; provisional" if crossing["coarse"] else f"interpolated {between}"
@@ -84,8 +156,13 @@ def crossing_words(crossing: Row, campaign: Campaign) -> str:
 
 
 def level_ratio(level: Row) -> str:
-    """A level of a verdict: its ratio, bounds and concurrency."""
-    return f"{ratio(level['ratio'], level['lo'], level['hi'])} at {level['concurrency']}"
+    """A level of a verdict: its ratio, bounds and place."""
+    return f"{ratio(level['ratio'], level['lo'], level['hi'])} at {level_text(level['level'])}"
+
+
+def with_ratio(verdict: Row) -> list[Row]:
+    """The levels of a verdict whose ratio is a number."""
+    return [n for n in verdict["levels"] if n["ratio"] is not None]
 
 
 def comparison_name(verdict: Row, campaign: Campaign) -> str:

@@ -21,20 +21,37 @@ def path(device: str) -> Path:
     return folder / f"{device}.lock"
 
 
-def acquire(device: str, holder: dict) -> int | None:
-    """Lock a device and write down who holds it.
-
-    Returns: the open file that carries the lock until it is closed; None: somebody holds it.
-    """
+def try_lock(device: str) -> int | None:
+    """Lock a device: the open file that carries the lock until it is closed; None: it is held."""
     fd = _open(device)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
+    return fd
+
+
+def acquire(device: str, holder: dict) -> int | None:
+    """As `try_lock`, and write down who holds it."""
+    fd = try_lock(device)
+    if fd is not None:
+        write(fd, holder)
+    return fd
+
+
+def write(fd: int, holder: dict) -> None:
+    """Write down who holds a locked device; it stays there when the lock is gone."""
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(holder).encode(), 0)
-    return fd
+
+
+def read(fd: int) -> dict | None:
+    """Who holds, or last held, a locked device; None: nobody yet."""
+    try:
+        return json.loads(os.pread(fd, 65536, 0))
+    except ValueError:  # empty, or cut off by a power cut
+        return None
 
 
 def holder(device: str) -> dict | None:
@@ -43,9 +60,9 @@ def holder(device: str) -> dict | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        while not (text := os.pread(fd, 65536, 0)):  # it is being written
+        while (held := read(fd)) is None:  # it is being written
             time.sleep(0.01)
-        return json.loads(text)
+        return held
     else:
         return None
     finally:

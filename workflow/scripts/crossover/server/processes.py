@@ -40,10 +40,20 @@ def pid_of(who: str) -> int:
     return int(who.rsplit(":", 2)[1])
 
 
+def host_of(who: str) -> str:
+    """The host in an identity."""
+    return who.rsplit(":", 2)[0]
+
+
+def is_here(who: str) -> bool:
+    """Whether an identity is of this host."""
+    return host_of(who) == socket.gethostname()
+
+
 def is_alive(who: str) -> bool:
     """Whether the very process named `who` runs. Of another host it is assumed."""
-    host, pid, ticks = who.rsplit(":", 2)
-    return host != socket.gethostname() or str(start_ticks(int(pid))) == ticks
+    _, pid, ticks = who.rsplit(":", 2)
+    return not is_here(who) or str(start_ticks(int(pid))) == ticks
 
 
 def stop(who: str, grace_s: float) -> bool:
@@ -125,8 +135,10 @@ def is_port_open(host: str, port: int) -> bool:
 
 
 def describe(pid: int) -> str:
-    """A process for a message: pid and the beginning of its command line."""
+    """A process for a message: pid, the beginning of its command line, when it started."""
     try:
-        return f"pid {pid} ({' '.join(psutil.Process(pid).cmdline())[:80]})"
-    except psutil.NoSuchProcess:
+        process = psutil.Process(pid)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.create_time()))
+        return f"pid {pid} ({' '.join(process.cmdline())[:80]}, since {since})"
+    except psutil.Error:
         return f"pid {pid}"

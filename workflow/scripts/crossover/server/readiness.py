@@ -9,15 +9,20 @@ from dataclasses import asdict, dataclass
 
 import httpx
 
-from crossover import control, engines
+from crossover import control, engines, gpu
 from crossover.campaign import Variant, from_shell
 from crossover.engines.base import Description, Engine
 from crossover.errors import StartupError
 from crossover.records import write_json
-from crossover.server import processes, session
+from crossover.server import device_memory, environment, processes, session
+from crossover.server.ending import ended
 from crossover.server.session import Handle, log_tail
 
 _POLL_S = 0.1
+_REPORT_S = 1.0
+_HEALTH_TIMEOUT_S = 5.0
+"""Shorter than other requests: meanwhile nobody sees that the server has ended."""
+
 _PROBE_TOKENS = 8
 
 
@@ -77,14 +82,16 @@ def check(
         with control.client(handle.base_url, key) as http:
             description = engine.describe(http)
     except httpx.HTTPError as error:
-        _check_alive(handle)
+        _check_alive(handle, variant)
         raise StartupError(
             _with_log(f"{variant.name}: ready, but it does not describe itself: {error}", handle)
         ) from None
+    described = json.dumps(asdict(description))
+    hide = environment.hider(variant) or str
     facts = {
         "ready_after_s": ready_after_s,
         "engine_version": description.engine_version,
-        "description": json.dumps(asdict(description)),
+        "description": hide(described),
     }
     session.append(handle.record, "ready", **facts)
     write_json({**asdict(handle), **facts}, health_path)
@@ -109,10 +116,11 @@ def wait_until_ready(
     last_report = handle.started_s
     with control.client(handle.base_url, api_key) as http:
         while True:
-            _check_alive(handle)
+            _check_alive(handle, variant)
             answered, seen = _is_healthy(http, engine.health_path)
             if answered:
-                _check_listener(handle)
+                if variant.stop is None:  # a container's processes are not below its command
+                    _check_listener(handle)
                 probe_answer, seen = _try_probe(
                     http, handle, variant, max(1.0, deadline - time.monotonic())
                 )
@@ -127,7 +135,7 @@ def wait_until_ready(
                         handle,
                     )
                 )
-            if now - last_report > 5.0:
+            if now - last_report > _REPORT_S:
                 last_report = now
                 report(
                     f"{variant.name}: waiting for the server, {now - handle.started_s:.0f} s: "
@@ -140,7 +148,7 @@ def _is_healthy(http: httpx.Client, path: str | None) -> tuple[bool, str]:
     if path is None:
         return True, "no health route"
     try:
-        answer = http.get(path)
+        answer = http.get(path, timeout=_HEALTH_TIMEOUT_S)
     except httpx.HTTPError as error:
         return False, f"GET {path}: {type(error).__name__}"
     return answer.status_code < 400, f"GET {path}: {answer.status_code}"
@@ -150,25 +158,40 @@ def _try_probe(
     http: httpx.Client, handle: Handle, variant: Variant, timeout_s: float
 ) -> tuple[bool, str]:
     """(True, …) when the probe is answered; a server that is up and answers wrongly is an error."""
+    hide = environment.hider(variant) or str
     try:
         problem = probe(http, variant.model.name, timeout_s).problem
     except httpx.HTTPStatusError as error:
         status = error.response.status_code
-        seen = f"POST /v1/chat/completions: {status} {error.response.text[:200]!r}"
+        seen = f"POST /v1/chat/completions: {status} {hide(error.response.text)[:200]!r}"
         if status == 503:  # some engines say healthy before the model is loaded
             return False, seen
         raise StartupError(
-            _with_log(f"{variant.name}: healthy, but our request failed: {seen}", handle)
+            _with_log(
+                f"{variant.name}: healthy, but our request for model {variant.model.name!r} "
+                f"failed: {seen}{_models_served(http)}",
+                handle,
+            )
         ) from None
     except httpx.HTTPError as error:
         return False, f"POST /v1/chat/completions: {type(error).__name__}"
     if problem:
         raise StartupError(
             _with_log(
-                f"{variant.name}: healthy, but our request was not answered: {problem}", handle
+                f"{variant.name}: healthy, but our request was not answered: {hide(problem)}",
+                handle,
             )
         )
     return True, "ready"
+
+
+def _models_served(http: httpx.Client) -> str:
+    """The names that the server itself gives, for a message; empty where it gives none."""
+    try:
+        names = [model["id"] for model in http.get("/v1/models").json()["data"]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return ""
+    return f"; it serves {', '.join(map(repr, names))}"
 
 
 def probe(http: httpx.Client, model: str, timeout_s: float) -> Probe:
@@ -208,9 +231,18 @@ def probe(http: httpx.Client, model: str, timeout_s: float) -> Probe:
     return Probe(text, finish, tokens, failure)
 
 
-def _check_alive(handle: Handle) -> None:
-    if not processes.is_alive(handle.supervisor):
-        raise StartupError(_with_log(f"{handle.variant}: the server ended during start-up", handle))
+def _check_alive(handle: Handle, variant: Variant) -> None:
+    """Raise StartupError with how the server ended, and with what may have been in its way."""
+    if (how := ended(handle, "the server ended during start-up")) is None:
+        return
+    hints = []
+    if handle.port is not None and (listener := processes.listener(handle.port)):
+        hints.append(f"port {handle.port} is held by {processes.describe(listener.pid)}")
+    before = session.read(handle.record).get("gpu_memory_before_bytes") or ()
+    for device, used in zip(gpu.of(variant.devices), before, strict=False):
+        if used > device_memory.NOTED_BYTES:
+            hints.append(f"before the start {used / 2**20:.0f} MiB of {device} were in use already")
+    raise StartupError("\n".join([how, *hints]))
 
 
 def _check_listener(handle: Handle) -> None:

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from crossover.records import write_json
+from crossover.server import processes
+
+SILENT_S = 120.0
+"""A session of another host that has written nothing for so long is taken for dead: longer than
+a sample may take, a cache of a network file system hold back, and clocks differ."""
 
 
 def new_id() -> str:
@@ -49,27 +54,58 @@ class Handle:
             return None
         return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
+    def is_stale(self) -> bool:
+        """Whether the server has ended, or ends, without anybody to take the handle away.
+
+        Of another host that is known from the session's files: its record, and its samples, which
+        a live supervisor writes all the time.
+        """
+        if processes.is_here(self.supervisor):
+            return not all(map(processes.is_alive, (self.supervisor, self.owner)))
+        if "stopped_at" in read(self.record):
+            return True
+        last_sign_at = max(map(_written_at, (self.record, self.samples)))
+        return time.time() - last_sign_at > SILENT_S
+
+
+def _written_at(path: str | Path) -> float:
+    """When a file was last written, Unix seconds, as its server knows it; 0: there is none."""
+    try:
+        with open(path) as file:  # opening asks the server; stat may answer from a cache
+            return os.fstat(file.fileno()).st_mtime
+    except FileNotFoundError:
+        return 0.0
+
 
 def append(record: str | Path, event: str, **facts: Any) -> None:
-    """Add one event to a session's record, in one write."""
+    """Add one event to a session's record, as a line of its own.
+
+    Raises:
+        OSError: the disk is full; what was written of the line spoils no other.
+    """
     path = Path(record)
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, line.encode())
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with open(path, "a+b") as out:
+        out.seek(max(0, out.tell() - 1))
+        is_torn = out.read(1) not in (b"", b"\n")
+        out.write((b"\n" if is_torn else b"") + line.encode())
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def read(record: str | Path) -> dict[str, Any]:
     """All facts of a session's record, later events over earlier ones.
 
-    A last line that a power cut left incomplete is ignored.
+    A line that a power cut or a full disk left incomplete is ignored; without a record there
+    are none.
     """
     facts: dict[str, Any] = {}
-    for line in Path(record).read_text().splitlines():
+    try:
+        lines = Path(record).read_text().splitlines()
+    except FileNotFoundError:
+        return facts
+    for line in lines:
         try:
             event = json.loads(line)
         except ValueError:

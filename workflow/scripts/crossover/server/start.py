@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from crossover import engines, provenance
 from crossover.campaign import PROTOCOL, Variant
 from crossover.errors import DeviceBusyError, ServerError
-from crossover.server import device_lock, processes, supervisor
+from crossover.server import debts, device_lock, device_memory, processes, supervisor
 from crossover.server.session import Handle, log_tail, new_id
 
 
@@ -26,6 +28,7 @@ def start(
     owner: str,
     handle: str,
     server_log: str,
+    say: Callable[[str], None] = print,
 ) -> Handle:
     """Launch the supervisor of a new session and return its handle once the server exists.
 
@@ -33,23 +36,28 @@ def start(
         facts: columns of records.SESSIONS that are known beforehand (campaign, trial, rank, …).
         owner: identity of the Snakemake process with which the session must end.
         server_log: where the server's output goes, with `{session_id}`.
+        say: told what a person should know although the start goes on.
 
     Raises:
         EngineError: the engine is not installed.
         DeviceBusyError: another run holds a device.
-        ServerError: the supervisor ended before it had started a server.
+        ServerError: what an earlier session left is still there, a log cannot be written, or the
+            supervisor ended before it had started a server.
     """
     engines.get(variant.engine).check_installed(variant)
     for device in variant.devices:
         _reclaim(device, owner)
     _reap_orphans()
+    for device in variant.devices:
+        debts.settle(device)
+    for held in device_memory.in_use(variant.devices):
+        say(f"{variant.name}: before the start, {held}")
     session_id = new_id()
     server_log = server_log.format(session_id=session_id)
     record = Path(handle).with_name("sessions") / f"{session_id}.jsonl"
-    for path in (handle, server_log, record):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(handle).unlink(missing_ok=True)
     job = supervisor.Job(
+        folder=os.getcwd(),
         session_id=session_id,
         variant=asdict(variant),
         trial=facts["trial"],
@@ -63,7 +71,7 @@ def start(
             "speculation_method": variant.speculation.method if variant.speculation else None,
             "drafted_tokens": engines.get(variant.engine).drafted_tokens(variant),
             "protocol": PROTOCOL,
-            **provenance.machine(),
+            **provenance.machine(variant.devices),
         },
         port=None if variant.url else free_port(),
         owner=owner,
@@ -73,14 +81,14 @@ def start(
         server_log=server_log,
     )
     supervisor_log = supervisor.log_of(server_log)
-    with open(supervisor_log, "wb") as log:
+    with _writable(variant, handle, record, server_log, supervisor_log) as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "crossover.server.supervisor"],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(Path(engines.__file__).parents[2])},
+            cwd=Path(engines.__file__).parents[2],
         )
     process.stdin.write(json.dumps(asdict(job)).encode())
     process.stdin.close()
@@ -94,6 +102,25 @@ def start(
             )
         time.sleep(0.02)
     return started
+
+
+def _writable(variant: Variant, *files: str | Path) -> BinaryIO:
+    """Make the folders of a session's files, and open the last file, the supervisor's log.
+
+    Raises:
+        ServerError: names the folder or file that cannot be written.
+    """
+    try:
+        for file in files:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(Path(file).parent, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), Path(file).parent)
+        return open(files[-1], "wb")
+    except OSError as error:
+        raise ServerError(
+            f"{variant.name}: cannot write {error.filename} ({error.strerror}); the server's log "
+            "and records go there: make it writable, or make room, and run the same command again"
+        ) from None
 
 
 def _reclaim(device: str, owner: str) -> None:
@@ -122,7 +149,7 @@ def _reap_orphans() -> None:
 def _busy(devices: Any) -> str:
     for device in devices:
         if held := device_lock.holder(device):
-            since = time.strftime("%H:%M:%S", time.localtime(held["since"]))
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held["since"]))
             return (
                 f"device {device} is in use since {since} by campaign {held['campaign']} "
                 f"(variant {held['variant']}) in {held['folder']}, supervisor "

@@ -8,8 +8,22 @@ from typing import Any
 
 from crossover.errors import ServerError
 from crossover.records import write_json
-from crossover.server import processes, session, supervisor
-from crossover.server.session import Handle, log_tail
+from crossover.server import debts, device_memory, processes, session, supervisor
+from crossover.server.ending import ended
+from crossover.server.session import Handle
+
+_PROOF = (
+    "devices",
+    "stop_reason",
+    "exit_code",
+    "exit_reason",
+    "stop_s",
+    "killed",
+    "processes_left",
+    "port_closed",
+    "gpu_memory_before_bytes",
+    "gpu_memory_after_bytes",
+)
 
 
 def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
@@ -28,40 +42,48 @@ def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
     Path(handle_path).unlink(missing_ok=True)
     facts = session.read(handle.record)
     if "stopped_at" not in facts:
+        for device in facts["devices"]:
+            debts.settle(device)
         raise ServerError(
             f"{handle.variant}: the supervisor of session {handle.session_id} ended without a "
             f"record of the stop; see {supervisor.log_of(handle.server_log)}"
         )
-    left = [processes.describe(pid) for pid in facts["processes_left"]]
-    if left:
+    if problems := _problems(handle, facts):
         raise ServerError(
-            f"{handle.variant}: still running after KILL: {', '.join(left)}; "
-            "end them by hand before the next server is started"
+            f"{handle.variant}: {'; '.join(problems)}; no server is started until that is over"
         )
-    if not facts["port_closed"]:
-        listener = processes.listener(handle.port)
-        by = processes.describe(listener.pid) if listener else "a process that is not visible here"
-        raise ServerError(f"{handle.variant}: port {handle.port} is still answered by {by}")
     if facts["stop_reason"] == "server exited":
-        raise ServerError(
-            f"{handle.variant}: the server had ended by itself (exit code "
-            f"{facts['exit_code']}) before it was stopped; last lines of {handle.server_log}:\n"
-            f"{log_tail(handle.server_log)}"
-        )
+        raise ServerError(ended(handle))
     stopped = {
         "session_id": handle.session_id,
         "up_s": time.monotonic() - handle.started_s,
-        **{
-            key: facts[key]
-            for key in (
-                "stop_reason",
-                "exit_code",
-                "stop_s",
-                "killed",
-                "processes_left",
-                "port_closed",
-            )
-        },
+        **{name: facts.get(name) for name in _PROOF},
     }
     write_json(stopped, stopped_path)
     return stopped
+
+
+def told(stopped: dict[str, Any]) -> str:
+    """A proven stop in a sentence."""
+    memory = "device memory is back"
+    if stopped["gpu_memory_after_bytes"] is None:
+        memory = f"device memory not checked ({device_memory.why_unchecked(stopped['devices'])})"
+    how = stopped["exit_reason"] or "it is not ours to end"
+    return (
+        f"session {stopped['session_id']} stopped in {stopped['stop_s']:.2f} s ({how}): no process "
+        f"left, port closed, {memory}"
+    )
+
+
+def _problems(handle: Handle, facts: dict[str, Any]) -> list[str]:
+    """What outlived the session, in words."""
+    found = []
+    if left := facts["processes_left"]:
+        found.append(f"still running after KILL: {', '.join(map(processes.describe, left))}")
+    if facts["stop_problem"]:
+        found.append(facts["stop_problem"])
+    if not facts["port_closed"]:
+        listener = processes.listener(handle.port)
+        by = processes.describe(listener.pid) if listener else "a process that is not visible here"
+        found.append(f"port {handle.port} is still answered by {by}")
+    return found + facts["gpu_memory_held"]

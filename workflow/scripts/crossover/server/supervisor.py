@@ -4,7 +4,8 @@ It holds the locks of the session's devices, starts the server, samples its load
 when it is told to (TERM, from `stop_server`) or when the Snakemake that owns the session is
 gone, however it went. All that it knows goes into the session's record.
 
-Run as `python -m crossover.server.supervisor` with a job (JSON of `Job`) on standard input.
+Run as `python -m crossover.server.supervisor` in the folder that holds the package, with a job
+(JSON of `Job`) on standard input.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import contextlib
 import ctypes
 import json
 import os
-import re
 import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,19 @@ import psutil
 
 from crossover import control, engines
 from crossover.campaign import Variant, from_shell
-from crossover.engines.flags import fill
 from crossover.errors import StartupError, plain_errors
-from crossover.server import device_lock, namespace, processes, session
+from crossover.server import (
+    debts,
+    device_lock,
+    device_memory,
+    environment,
+    hidden_log,
+    namespace,
+    processes,
+    sampling,
+    session,
+)
+from crossover.server.ending import OutOfMemory, exit_reason
 
 EXIT_DEVICE_BUSY = 75
 SAMPLE_EVERY_S = 0.5
@@ -43,6 +52,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Job:
     """What a supervisor is to do."""
 
+    folder: str
     session_id: str
     variant: dict[str, Any]
     trial: int
@@ -61,37 +71,6 @@ def log_of(server_log: str) -> Path:
     return path.with_name(f"supervisor-{path.name.removeprefix('server-')}")
 
 
-# ------------------------------------------------------------------ what the server is given
-
-
-def own_environment(variant: Variant) -> dict[str, str]:
-    """Variables that the server gets besides ours: the engine's, the variant's, the devices'.
-
-    Values are as written in the config: `${NAME}` is not replaced yet.
-    """
-    own = {**engines.get(variant.engine).environment(variant), **variant.env}
-    gpus = [d.removeprefix("gpu") for d in variant.devices if re.fullmatch(r"gpu\d+", d)]
-    if gpus:
-        own.setdefault("CUDA_VISIBLE_DEVICES", ",".join(gpus))
-    return own
-
-
-def command_line(variant: Variant, port: int | None) -> list[str] | None:
-    """The variant's command with all placeholders filled; None: nothing is started."""
-    command = engines.get(variant.engine).command(variant, variant.model)
-    if command is None:
-        return None
-    return fill(
-        command,
-        port=port,
-        model=variant.model.path or variant.model.name,
-        model_name=variant.model.name,
-        python=sys.executable,
-        engines=Path(engines.__file__).parent,
-        name=f"crossover-{variant.name}",
-    )
-
-
 # ------------------------------------------------------------------ the keeper
 
 
@@ -103,44 +82,60 @@ class Supervisor:
         self.variant = Variant.from_dict(job.variant)
         self.server: subprocess.Popen[bytes] | None = None
         self.namespace: list[str] = []
+        self.log_copy: threading.Thread | None = None
+        self.own_env = environment.own(self.variant)
+        self.stop_command = environment.stop_command(self.variant, job.port, job.session_id)
+        self.memory_before: dict[str, int] | None = None
+        self.out_of_memory = OutOfMemory()
         self._events_r, self._events_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
         """Keep the session; returns the exit status."""
-        if (locks := self._lock_devices()) is None:
-            return EXIT_DEVICE_BUSY
-        self._catch_signals()
-        owner_fd = self._open_owner()
-        self._start()
-        stop_sampling = threading.Event()
-        threading.Thread(target=self._sample, args=(stop_sampling,), daemon=True).start()
-        reason = self._wait(owner_fd)
-        stop_sampling.set()
-        self._stop(reason)
-        if reason == "owner gone":  # nobody is left to stop it: the next run starts anew
-            Path(self.job.handle).unlink(missing_ok=True)
-        del locks
-        return 0
-
-    def _lock_devices(self) -> list[int] | None:
         holder = {
             "supervisor": processes.identity(),
             "owner": self.job.owner,
             "variant": self.variant.name,
             "campaign": self.job.facts["campaign"],
-            "folder": os.getcwd(),
+            "folder": self.job.folder,
             "since": time.time(),
             "handle": os.path.abspath(self.job.handle),
+            "owed": None,
         }
-        locks = []
+        if (locks := self._lock_devices(holder)) is None:
+            return EXIT_DEVICE_BUSY
+        self._catch_signals()
+        owner_fd = self._open_owner()
+        self.memory_before = device_memory.used_bytes(self.variant.devices)
+        self._write_debts(locks, holder)
+        self._start()
+        stop_sampling = threading.Event()
+        threading.Thread(target=self._sample, args=(stop_sampling,), daemon=True).start()
+        reason = self._wait(owner_fd)
+        stop_sampling.set()
+        if self._stop(reason):
+            for lock in locks.values():
+                device_lock.write(lock, holder)
+        if reason == "owner gone":  # nobody is left to stop it: the next run starts anew
+            Path(self.job.handle).unlink(missing_ok=True)
+        return 0
+
+    def _lock_devices(self, holder: dict[str, Any]) -> dict[str, int] | None:
+        locks = {}
         for device in sorted(self.variant.devices):
             deadline = time.monotonic() + 10.0
             while (lock := device_lock.acquire(device, holder)) is None:
                 if time.monotonic() > deadline:
                     return None
                 time.sleep(0.05)
-            locks.append(lock)
+            locks[device] = lock
         return locks
+
+    def _write_debts(self, locks: Mapping[str, int], holder: dict[str, Any]) -> None:
+        """Before the start, so that they are known if nobody is left to pay them."""
+        before = self.memory_before or {}
+        for device, lock in locks.items():
+            owed = debts.owed(self.stop_command, self.own_env, before.get(device))
+            device_lock.write(lock, {**holder, "owed": owed})
 
     def _catch_signals(self) -> None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -158,18 +153,19 @@ class Supervisor:
 
     def _start(self) -> None:
         job, started_at, started_s = self.job, time.time(), time.monotonic()
-        own_env = own_environment(self.variant)
-        command = command_line(self.variant, job.port)
+        command = environment.command_line(self.variant, job.port, job.session_id)
         if command is not None:
             self.namespace = namespace.prefix()
-            self.server = self._launch([*self.namespace, *map(from_shell, command)], own_env)
+            self.server = self._launch([*self.namespace, *map(from_shell, command)])
         session.append(
             job.record,
             "started",
             **job.facts,
             session_id=job.session_id,
             command=command,
-            env=own_env,
+            env=self.own_env,
+            inherited_env=environment.inherited(self.variant),
+            gpu_memory_before_bytes=self.memory_before and list(self.memory_before.values()),
             started_at=started_at,
             started_s=started_s,
         )
@@ -189,28 +185,33 @@ class Supervisor:
             server_log=job.server_log,
         ).write(job.handle)
 
-    def _launch(self, command: list[str], own_env: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
         env = {
-            **os.environ,
-            **{name: from_shell(value) for name, value in own_env.items()},
+            **environment.whole(self.own_env),
             processes.SESSION_MARK: self.job.session_id,
             processes.SUPERVISOR_MARK: processes.identity(),
         }
-        with open(self.job.server_log, "ab") as log:
-            try:
-                return subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=env,
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
-            except OSError as error:
-                raise StartupError(
-                    f"{self.variant.name}: cannot run {command[0]!r}: {error.strerror}"
-                ) from None
+        hide = environment.hider(self.variant)
+        log = open(self.job.server_log, "ab")  # noqa: SIM115  closed here, or by the thread
+        try:
+            server = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if hide else log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise StartupError(
+                f"{self.variant.name}: cannot run {command[0]!r}: {error.strerror}"
+            ) from None
+        if hide:
+            self.log_copy = hidden_log.copy(server.stdout, log, hide)
+        else:
+            log.close()
+        return server
 
     # -------------------------------------------------------------- while it lives
 
@@ -245,13 +246,21 @@ class Supervisor:
         engine = engines.get(self.variant.engine)
         base_url = self.variant.url or f"http://127.0.0.1:{self.job.port}"
         Path(self.job.samples).parent.mkdir(parents=True, exist_ok=True)
-        cpu = ServerCpu(self.server.pid if self.server else None)
+        # of a container the processes are not below its command
+        pid = self.server.pid if self.server and not self.stop_command else None
+        cpu = sampling.ServerCpu(pid, engine.core_processes)
         with (
             open(self.job.samples, "a", buffering=1) as out,
             control.client(base_url, from_shell(self.variant.api_key or "") or None) as http,
+            sampling.GpuLoad(self.variant.devices) as gpus,
         ):
             while not stop.wait(SAMPLE_EVERY_S):
-                sample: dict[str, Any] = {"t": time.monotonic(), **cpu.read(), **machine_cpu()}
+                sample: dict[str, Any] = {
+                    "t": time.monotonic(),
+                    **cpu.read(),
+                    **sampling.machine_cpu(),
+                    **gpus.read(),
+                }
                 try:
                     gauges = engine.gauges(http)
                 except Exception as error:  # any engine, any answer: a sample without gauges
@@ -262,35 +271,56 @@ class Supervisor:
 
     # -------------------------------------------------------------- the end and its proof
 
-    def _stop(self, reason: str) -> None:
-        begun, killed = time.monotonic(), False
-        exit_code = None
-        if self.server is not None:
-            if self.server.poll() is None:
+    def _stop(self, reason: str) -> bool:
+        """End the server; returns whether it is proven that nothing of it is left."""
+        begun, killed, exited = time.monotonic(), False, self._exit()
+        # at once, so that nobody measures a server that is gone while the rest is proven
+        with contextlib.suppress(OSError):  # on a full disk it must be stopped all the same
+            session.append(self.job.record, "stopping", stop_reason=reason, **exited)
+        stop_problem = self.stop_command and debts.run_stop_command(self.stop_command, self.own_env)
+        if self.server is not None and self.server.poll() is None:
+            if self.stop_command is None or stop_problem:
                 self._terminate()
-                try:
-                    self.server.wait(self.variant.stop_grace_s)
-                except subprocess.TimeoutExpired:
-                    killed = True
-                    self.server.kill()
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self.server.wait(5.0)
-            left = self._kill_rest()
-            exit_code = self.server.poll()
-        else:
-            left = []
+            try:
+                self.server.wait(self.variant.stop_grace_s)
+            except subprocess.TimeoutExpired:
+                killed = True
+                self.server.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.server.wait(5.0)
+        left = self._kill_rest() if self.server is not None else []
+        if self.log_copy is not None:
+            self.log_copy.join(5.0)
         port_closed = self.job.port is None or self._wait_port_closed()
+        stop_s = time.monotonic() - begun
+        after, memory_held = None, []
+        if self.memory_before is not None:
+            after, memory_held = device_memory.wait_until_back(
+                self.memory_before, self.variant.stop_grace_s
+            )
         session.append(
             self.job.record,
             "stopped",
-            stopped_at=time.time(),
-            stop_s=time.monotonic() - begun,
             stop_reason=reason,
-            exit_code=_signal_as_negative(exit_code),
+            **(exited or self._exit()),
+            stopped_at=time.time(),
+            stop_s=stop_s,
             killed=killed,
             processes_left=left,
             port_closed=port_closed,
+            stop_problem=stop_problem,
+            gpu_memory_after_bytes=after and list(after.values()),
+            gpu_memory_held=memory_held,
         )
+        return port_closed and not (left or stop_problem or memory_held)
+
+    def _exit(self) -> dict[str, Any]:
+        """Exit status of a server that has ended; nothing of one that runs or is not ours."""
+        if self.server is None or (status := self.server.poll()) is None:
+            return {}
+        code = _signal_as_negative(status)
+        out_of_memory = self.out_of_memory.since_start(code)
+        return {"exit_code": code, "exit_reason": exit_reason(code, out_of_memory)}
 
     def _terminate(self) -> None:
         """TERM to the server itself, which knows best how to end its workers."""
@@ -321,52 +351,21 @@ class Supervisor:
         return True
 
 
-class ServerCpu:
-    """CPU seconds of all processes of a server that run, plus those of its children that ended."""
-
-    def __init__(self, pid: int | None) -> None:
-        self.pid = pid
-
-    def read(self) -> dict[str, float | None]:
-        """`server_cpu_s`, cumulative; None where there is no server of ours."""
-        if self.pid is None:
-            return {"server_cpu_s": None}
-        total = 0.0
-        try:
-            root = psutil.Process(self.pid)
-            for process in [root, *root.children(recursive=True)]:
-                try:
-                    times = process.cpu_times()
-                except psutil.NoSuchProcess:
-                    continue
-                total += times.user + times.system + times.children_user + times.children_system
-        except psutil.NoSuchProcess:
-            return {"server_cpu_s": None}
-        return {"server_cpu_s": total}
-
-
-def machine_cpu() -> Mapping[str, float]:
-    """Busy CPU seconds of the whole machine since boot, and how many cores it has."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    # guest time is contained in user time
-    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    return {"machine_busy_s": sum(times) - guest - idle, "machine_cores": os.cpu_count()}
-
-
 def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _signal_as_negative(code: int | None) -> int | None:
+def _signal_as_negative(code: int) -> int:
     """128 + n is how the namespace's first process tells of signal n."""
-    return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
+    return 128 - code if 128 < code < 128 + signal.NSIG else code
 
 
 def main() -> int:
     """Keep the session that the job on standard input describes."""
     with plain_errors():
-        return Supervisor(Job(**json.load(sys.stdin))).run()
+        job = Job(**json.load(sys.stdin))
+        os.chdir(job.folder)
+        return Supervisor(job).run()
 
 
 if __name__ == "__main__":

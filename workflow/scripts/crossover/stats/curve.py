@@ -28,7 +28,7 @@ class Crossing:
 
     direction: str
     """down: the variant is faster below it; up: above it"""
-    bracket: tuple[int, int]
+    bracket: tuple[float, float]
     """the measured levels with opposite signs on either side"""
     c_star: float
     """concurrency at which the ratio is as likely above as below 1"""
@@ -41,7 +41,7 @@ class Crossing:
 
 
 def find_crossing(
-    fit: LogRatio, first: int, last: int, *, laws: bool, settings: Settings
+    fit: LogRatio, first: int, last: int, *, up: bool, laws: bool, settings: Settings
 ) -> Crossing:
     """C* between the levels at indices `first` and `last`, by inverting the test of r(C) = 0.
 
@@ -53,11 +53,11 @@ def find_crossing(
         fit: the ratio at the levels, with finite covariance.
         first: index of the last level of one sign.
         last: index of the first level of the other.
+        up: whether the variant is better above C*.
         laws: the metric is an output throughput, which obeys the operational laws.
         settings: `confidence` and `coarse_gap`.
     """
     x = np.log(fit.levels)
-    up = bool(fit.log_ratio[last] > fit.log_ratio[first])
     steps = int((x[last] - x[first]) * GRID_PER_UNIT) + 2
     grid = np.unique(np.r_[np.linspace(x[first], x[last], steps), x[first : last + 1]])
     wide = np.diff(x)[np.clip(_gap(x, grid), first, last - 1)] > settings.coarse_gap
@@ -74,7 +74,7 @@ def find_crossing(
     star = _first_reaching(grid, rising, 0.5)
     ends = (_first_reaching(grid, rising, tail), _last_below(grid, rising, 1 - tail))
     gap = int(_gap(x, np.array([star]))[0])
-    bracket = (int(fit.levels[first]), int(fit.levels[last]))
+    bracket = (fit.levels[first].item(), fit.levels[last].item())
     return Crossing(
         direction="up" if up else "down",
         bracket=bracket,
@@ -85,8 +85,17 @@ def find_crossing(
     )
 
 
+def nowhere_between(low: float, high: float, *, up: bool) -> Crossing:
+    """A crossing of which only its bracket is known: an arm has no logarithm at one end of it.
+
+    C* is the bracket's geometric middle, for want of anything better; its interval the bracket.
+    """
+    ends = (float(low), float(high))
+    return Crossing("up" if up else "down", (low, high), math.sqrt(low * high), ends, ends, True)
+
+
 def hard_bracket(
-    bracket: tuple[int, int], least: tuple[float, float]
+    bracket: tuple[float, float], least: tuple[float, float]
 ) -> tuple[float, float] | None:
     """Where C* can lie if the log ratio changes by at most ln of the change of C (METHOD §5).
 

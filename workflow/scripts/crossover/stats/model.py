@@ -53,7 +53,7 @@ class Settings:
 class Observation:
     """One usable point of one arm. `log_value` is oriented: greater is better."""
 
-    level: int
+    level: float
     trial: Hashable
     launch: Hashable
     """the server start it was measured in"""
@@ -61,6 +61,8 @@ class Observation:
     """the launches that ran together with this one (`crossover.blocks`)"""
     log_value: float
     cv_within: float = 0.0
+    started_at: float | None = None
+    """Unix seconds at which the launch began; None: not known"""
 
 
 @dataclass(frozen=True)

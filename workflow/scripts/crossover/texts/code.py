@@ -1,27 +1,18 @@
-"""Prompts for the workload `code`: small edits of code that stands in the prompt.
+"""Text `code`: small edits of code that stands in the prompt.
 
 Such an answer repeats most of its prompt, which is what n-gram speculation drafts from. The default
 model copies such short lists of like lines reliably, where it rewrites longer functions at will, so
-that the few prompts of a short window are like all others. Code and edits are written for this
-project; names and numbers are drawn, so that no two prompts are equal. The drawing is seeded: the
-same arguments give the same bytes.
-
-    python -m crossover.code_prompts > config/prompts/code.jsonl
+that the few prompts of a short window are like all others.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import random
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
-
-COUNT = 768
-SEED = 1
 
 CODES = (
     """\
@@ -82,18 +73,13 @@ TEMPLATE = """\
 ```"""
 
 
-def prompts(count: int = COUNT, seed: int = SEED) -> Iterator[str]:
-    """`count` distinct prompts, the kinds of code and edit evenly mixed."""
-    draw = random.Random(seed)
+def prompts(draw: random.Random) -> Iterator[str]:
+    """Without end, the kinds of code and edit evenly mixed."""
     kinds = list(itertools.product(CODES, EDITS))
-    seen: set[str] = set()
-    while len(seen) < count:
+    while True:
         draw.shuffle(kinds)
         for code, edit in kinds:
-            prompt = _prompt(code, edit, draw)
-            if prompt not in seen and len(seen) < count:
-                seen.add(prompt)
-                yield prompt
+            yield _prompt(code, edit, draw)
 
 
 def _prompt(code: str, edit: str, draw: random.Random) -> str:
@@ -109,12 +95,3 @@ def _prompt(code: str, edit: str, draw: random.Random) -> str:
         "new": draw.choice(NEW_NAMES),
     }
     return TEMPLATE.format(edit=edit.format(**names), code=code.format(**names))
-
-
-def jsonl(count: int = COUNT, seed: int = SEED) -> str:
-    """The content of the prompt file: one object with a `prompt` a line."""
-    return "".join(json.dumps({"prompt": p}) + "\n" for p in prompts(count, seed))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(jsonl())

@@ -1,0 +1,1 @@
+"""In place of IPython, from which SGLang takes two names for notebooks."""

@@ -1,0 +1,294 @@
+"""Why a variant pays where it does, and what another acceptance would change."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from crossover.campaign import (
+    Analysis,
+    Campaign,
+    Load,
+    Model,
+    Speculation,
+    Variant,
+    WhatIf,
+    Workload,
+)
+from crossover.engines import get
+from crossover.engines.simulated import settings
+from crossover.engines.simulated_model import steps_per_request, true_crossovers, true_throughput
+from crossover.records import POINTS, SESSIONS, to_table
+from crossover.step_cost import StepCost
+from crossover.verdicts import judge
+from crossover.why_sentence import level_sentence
+
+LEVELS = (1, 4, 8, 16, 24, 32, 64, 128)
+OUT, IN = 64, 120.0
+MODEL = Model("simulated")
+SPECULATES = {"drafted-tokens": 3, "draft-ms": 0.8}
+ARGS = {
+    "plain": {},
+    "low": SPECULATES | {"acceptance": 0.5},
+    "high": SPECULATES | {"acceptance": 0.85},
+}
+ASKED = 0.7
+
+
+def acceptance_length(acceptance):
+    arm = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
+    return (OUT - 1) / (steps_per_request(arm, OUT) - 1)
+
+
+def campaign(args=ARGS, method="simulated", asked=(ASKED,)):
+    variants = {
+        name: Variant(
+            name,
+            "simulated",
+            MODEL,
+            args=own,
+            speculation=Speculation(method, 3) if own else None,
+        )
+        for name, own in args.items()
+    }
+    return Campaign(
+        "c",
+        "plain",
+        MODEL,
+        variants,
+        {"chat": Workload("chat", "p", "0", max_tokens=OUT, temperature=0.5)},
+        Load(LEVELS),
+        Analysis(what_if=WhatIf(tuple(map(acceptance_length, asked))) if asked else None),
+    )
+
+
+def results(c, *, noise=0.004, trials=3, **columns):
+    """Points and sessions of the model, with each arm's own noise and its counters."""
+    rng = np.random.default_rng(5)
+    points, sessions = [], []
+    for name, variant in c.variants.items():
+        arm = settings(variant)
+        steps = steps_per_request(arm, OUT)
+        for trial in range(1, trials + 1):
+            session_id = f"{name}-{trial}"
+            command = get("simulated").command(variant, MODEL)
+            port = str(4000 + len(sessions))
+            sessions.append(
+                {
+                    "variant": name,
+                    "trial": trial,
+                    "session_id": session_id,
+                    "engine": "simulated",
+                    "command": [port if word == "{port}" else word for word in command],
+                    "env": {},
+                    "host": "h",
+                    "boot_id": "b",
+                    "hardware": '{"cpu": "x"}',
+                    "engine_version": "simulated 1",
+                    "started_at": 1e9 + 100 * trial,
+                    "speculation_method": variant.speculation and variant.speculation.method,
+                    "description": json.dumps(
+                        {
+                            "max_running_requests": 256,
+                            "front_end_processes": 1,
+                            "resolved": {"acceptance": arm.acceptance, "port": port},
+                        }
+                    ),
+                }
+            )
+            for level in LEVELS:
+                answers = 100.0
+                verified = answers * (steps - 1)
+                points.append(
+                    {
+                        "workload": "chat",
+                        "variant": name,
+                        "trial": trial,
+                        "concurrency": level,
+                        "session_id": session_id,
+                        "valid": True,
+                        "invalid_reasons": [],
+                        "requests": int(answers),
+                        "prompt_tokens_mean": IN,
+                        "output_tokens_mean": float(OUT),
+                        "output_throughput_tokens_per_s": true_throughput(arm, level, OUT, IN)
+                        * math.exp(noise * rng.standard_normal()),
+                    }
+                    | (
+                        {
+                            "engine_output_tokens": answers * OUT,
+                            "accepted_tokens": answers * (OUT - steps),
+                            "verify_steps": verified,
+                            "drafted_tokens": 3 * verified,
+                            "tokens_per_step": OUT / steps,
+                        }
+                        | columns
+                        if arm.drafted_tokens
+                        else {}
+                    )
+                )
+    return to_table(points, POINTS).to_pandas(), to_table(sessions, SESSIONS).to_pandas()
+
+
+def explained(c=None, variant="high", **kwargs):
+    c = c or campaign()
+    verdicts, _ = judge(*results(c, **kwargs), c)
+    (found,) = [v for v in verdicts["verdicts"] if v["variant"] == variant]
+    json.dumps(found, allow_nan=False)
+    return found["break_even"]
+
+
+def true_crossover(c, acceptance):
+    plain = settings(c.variants["plain"])
+    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
+    (found,) = true_crossovers(plain, asked, OUT, IN)
+    return found
+
+
+def test_two_arms_that_differ_in_acceptance_alone_predict_a_third():
+    c = campaign()
+    why = explained(c)
+    assert why["partner"] == "low"
+    assert why["reason"] is None
+    (prediction,) = why["what_if"]
+    assert prediction["bound"] is None
+    (crossing,) = prediction["crossings"]
+    low, high = crossing["ci"]
+    assert low <= true_crossover(c, ASKED) <= high
+    assert high / low < 1.3
+    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": ASKED}))
+    for level in prediction["levels"]:
+        true = true_throughput(asked, level["concurrency"], OUT, IN) / true_throughput(
+            settings(c.variants["plain"]), level["concurrency"], OUT, IN
+        )
+        assert level["lo"] < true < level["hi"]
+    said = why["sentences"][-1]
+    assert "(from high and low)" in said
+    assert f"would cross at concurrency {math.floor(crossing['c_star'])}" in said
+    assert said.endswith("This is a prediction: measure it before relying on it.")
+
+
+def test_a_partner_that_differs_in_more_is_none():
+    args = ARGS | {"low": ARGS["low"] | {"draft-ms": 0.9}}
+    why = explained(campaign(args))
+    assert why["partner"] is None
+    assert {level["break_even_is"] for level in why["levels"]} == {"at_most", "at_least"}
+    assert why["levels"][0]["fixed_cost"] is None
+    assert any("Break-even is a bound" in said for said in why["sentences"])
+
+
+def test_a_partner_of_nearly_the_same_acceptance_is_none():
+    why = explained(campaign(ARGS | {"low": ARGS["low"] | {"acceptance": 0.84}}))
+    assert why["partner"] is None
+
+
+def test_one_arm_says_where_less_acceptance_is_sure_to_pay():
+    c = campaign({name: ARGS[name] for name in ("plain", "high")})
+    (prediction,) = explained(c)["what_if"]
+    assert prediction["bound"] == "at_least"
+    plain, truth = settings(c.variants["plain"]), true_crossover(c, ASKED)
+    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": ASKED}))
+    sure = [level for level in prediction["levels"] if level["label"] == "+"]
+    assert sure
+    for level in sure:
+        at = level["concurrency"]
+        assert at < truth
+        assert level["lo"] < true_throughput(asked, at, OUT, IN) / true_throughput(
+            plain, at, OUT, IN
+        )
+
+
+def test_one_arm_says_where_more_acceptance_is_sure_not_to_pay():
+    c = campaign({name: ARGS[name] for name in ("plain", "low")})
+    why = explained(c, "low")
+    (prediction,) = why["what_if"]
+    assert prediction["bound"] == "at_most"
+    lost = [level["concurrency"] for level in prediction["levels"] if level["label"] == "-"]
+    assert lost
+    assert min(lost) > true_crossover(c, ASKED)
+    assert f"would not pay at concurrency {', '.join(map(str, lost))}" in why["sentences"][-1]
+
+
+def test_the_acceptance_that_was_measured_needs_no_prediction():
+    args = {name: ARGS[name] for name in ("plain", "high")}
+    (prediction,) = explained(campaign(args, asked=(0.85,)))["what_if"]
+    assert prediction["reason"] == "acceptance_as_measured"
+    assert prediction["levels"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "columns", "reason", "words"),
+    [
+        ("ngram", {}, "drafts_from_text", "drafts only where the text repeats"),
+        ("eagle3", {"verify_steps": 10.0}, "drafting_varies", "not every step drafts"),
+        ("eagle3", {"verify_steps": None}, "drafting_unknown", "does not count"),
+    ],
+)
+def test_drafting_that_is_not_constant_is_explained_and_not_predicted(
+    method, columns, reason, words
+):
+    why = explained(campaign(method=method), **columns)
+    assert why["reason"] == reason
+    assert why["partner"] is None
+    assert why["what_if"] == []
+    assert len(why["levels"]) == len(LEVELS)
+    assert words in why["sentences"][-1]
+
+
+def test_an_engine_that_counts_no_drafts_explains_nothing():
+    why = explained(tokens_per_step=None)
+    assert why["reason"] == "acceptance_unknown"
+    assert why["levels"] == []
+    assert why["sentences"] == ["Cannot tell why: the engine does not count accepted drafts."]
+
+
+def test_nothing_asked_nothing_predicted():
+    why = explained(campaign(asked=()))
+    assert why["what_if"] == []
+    assert why["levels"][0]["fixed_cost"] > 0
+
+
+def test_a_single_trial_gives_costs_without_intervals_and_no_crossing():
+    why = explained(trials=1)
+    assert why["levels"][0]["step_cost_lo"] is None
+    (prediction,) = why["what_if"]
+    assert prediction["crossings"] == []
+    assert prediction["levels"][0]["label"] is None
+
+
+# ------------------------------------------------------------------ sentences
+
+
+def cost(**fields):
+    return StepCost(
+        **{
+            "concurrency": 100,
+            "tokens_per_step": 2.55,
+            "step_cost": 2.45,
+            "step_cost_lo": None,
+            "step_cost_hi": None,
+            "break_even_tokens_per_step": 2.4,
+        }
+        | fields
+    )
+
+
+def test_a_level_in_words():
+    assert level_sentence(cost()) == (
+        "At C = 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps: "
+        "it pays while it yields more than 2.40."
+    )
+    with_intervals = cost(step_cost_lo=2.4, step_cost_hi=2.5, break_even_lo=2.3, break_even_hi=2.5)
+    assert "2.45 plain steps (2.40–2.50)" in level_sentence(with_intervals)
+    assert level_sentence(with_intervals).endswith("more than 2.40 (2.30–2.50).")
+    assert "it does not pay; it would if it yielded more than 2.70" in level_sentence(
+        cost(step_cost=2.68, break_even_tokens_per_step=2.7)
+    )
+    assert level_sentence(cost(break_even_is="at_most")).endswith(
+        "more than 2.40, and perhaps below."
+    )
+    assert "would not below 2.68" in level_sentence(
+        cost(step_cost=2.68, break_even_tokens_per_step=2.68, break_even_is="at_least")
+    )
+    assert "more acceptance would not" in level_sentence(cost(break_even_tokens_per_step=None))

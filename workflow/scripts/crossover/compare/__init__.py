@@ -1,0 +1,1 @@
+"""Campaigns side by side, from their results alone: results → likeness, changes → page."""

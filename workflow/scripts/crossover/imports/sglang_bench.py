@@ -1,0 +1,138 @@
+"""Result files of SGLang's bench_serving: one JSON object a run, one a line.
+
+Newer ones carry the server's whole resolved configuration under `server_info`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from crossover.imports import bench_json, names
+from crossover.imports.document import Document
+from crossover.imports.run import (
+    Run,
+    errors,
+    known,
+    level,
+    load_remarks,
+    mapping,
+    number,
+    positive,
+    text,
+    whole,
+    without_secrets,
+)
+
+NAME = "SGLang bench_serving"
+_KEYS = ("duration", "completed", "output_throughput", "total_output_tokens_retokenized")
+_LENGTHS = {
+    "sharegpt": ("sharegpt_output_len",),
+    "random": ("random_input_len", "random_output_len", "random_range_ratio"),
+}
+"""Which lengths count for which datasets (by the beginning of the name); files hold all."""
+
+_SETTINGS = (
+    *(
+        "mem_fraction_static",
+        "max_total_num_tokens",
+        "max_running_requests",
+        "chunked_prefill_size",
+    ),
+    *("cuda_graph_max_bs", "disable_cuda_graph", "disable_radix_cache", "attention_backend"),
+    *("tp_size", "dp_size", "dtype", "quantization", "kv_cache_dtype", "tokenizer_worker_num"),
+    *("disable_overlap_schedule", "schedule_policy", "page_size"),
+)
+"""Of `server_info`: what else decides the throughput."""
+
+
+def mismatch(document: Document) -> str | None:
+    """Why the file is not of this format; None: it is."""
+    return document.lacking(*_KEYS)
+
+
+def read(document: Document) -> list[Run]:
+    """The runs of a file."""
+    return [
+        _run(found, document, document.source(place))
+        for place, found in enumerate(document.objects)
+    ]
+
+
+def _run(found: Mapping[str, Any], document: Document, source: str) -> Run:
+    of = level(found.get("max_concurrency"), found.get("request_rate"))
+    info = mapping(found.get("server_info"))
+    acceptance = positive(found.get("accept_length"))
+    figures = bench_json.figures(found, e2e="e2e_latency") | known(
+        {
+            "achieved_concurrency": positive(found.get("concurrency")),
+            "acceptance_length": acceptance,
+        }
+    )
+    warnings, invalid = load_remarks(
+        of,
+        achieved=figures.get("achieved_concurrency"),
+        requests=figures.get("requests", figures.get("completed")),
+    )
+    warnings += bench_json.peak_remark(found) + _length_remark(found)
+    return Run(
+        source=source,
+        tool=NAME,
+        variant=text(found.get("tag")) or names.variant_of(document.path),
+        concurrency=of.concurrency,
+        no_level=of.no_level,
+        trial=names.trial_of(document.path),
+        figures=figures,
+        asked=_asked(found),
+        server=_server(info),
+        settings={key: info[key] for key in _SETTINGS if key in info} | _effective_cap(info),
+        warnings=(*warnings, *["acceptance_of_server"] * (acceptance is not None)),
+        invalid_reasons=(*errors(figures.get("completed"), figures.get("failed")), *invalid),
+        requests=bench_json.request_rows(found),
+    )
+
+
+def _asked(found: Mapping[str, Any]) -> dict[str, Any]:
+    dataset = str(found.get("dataset_name") or "")
+    lengths = next((keys for name, keys in _LENGTHS.items() if dataset.startswith(name)), ())
+    return known({key: found.get(key) for key in ("dataset_name", *lengths)})
+
+
+def _length_remark(found: Mapping[str, Any]) -> list[str]:
+    """Output lengths that are what was asked for, where counting the text again gives others."""
+    asked = number(found.get("sharegpt_output_len"))
+    total, counted = (
+        number(found.get(f"total_output_tokens{suffix}")) for suffix in ("", "_retokenized")
+    )
+    completed = number(found.get("completed"))
+    if total is None or counted is None or completed is None:
+        return []
+    same = asked is not None and total == asked * completed
+    return ["lengths_requested"] if same and counted != total else []
+
+
+def _server(info: Mapping[str, Any]) -> dict[str, Any]:
+    if not info:
+        return {}
+    speculation = text(info.get("speculative_algorithm"))
+    return known(
+        {
+            "engine": "sglang",
+            "engine_version": text(info.get("version")),
+            "model_name": text(info.get("served_model_name")) or text(info.get("model_path")),
+            "model_path": text(info.get("model_path")),
+            "speculation_method": speculation,
+            "drafted_tokens": whole(info.get("speculative_num_steps")) if speculation else None,
+            "description": json.dumps(without_secrets(info)),
+        }
+    )
+
+
+def _effective_cap(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The cap that the scheduler really has, which under speculation is set silently."""
+    states = info.get("internal_states")
+    state = mapping(states[0] if isinstance(states, list) and states else None)
+    return known(
+        {"effective_max_running_requests": state.get("effective_max_running_requests_per_dp")}
+    )

@@ -1,0 +1,48 @@
+"""What the process needs for a run: no pauses of its own, and a file for every connection."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import resource
+from typing import TYPE_CHECKING
+
+from crossover.errors import MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SPARE_FILES = 64
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collections would stop the loop for as long as all kept reads take to walk."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+def allow_connections(number: int) -> None:
+    """Raise the limit of open files so that `number` connections fit.
+
+    Raises:
+        MeasurementError: the hard limit is lower.
+    """
+    needed = number + _SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= needed or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise MeasurementError(
+            f"{needed} open files are needed for this concurrency and this process may have "
+            f"{hard}; raise the hard limit (ulimit -Hn) or measure lower levels"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

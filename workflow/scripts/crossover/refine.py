@@ -1,0 +1,215 @@
+"""What the next round of refinement measures, and when there is none (METHOD §6).
+
+A crossing is narrowed by levels at C* and halfway, on a log scale, to the ends of its interval;
+a verdict without one is sought by measuring its unresolved levels again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from crossover.reasons import words
+from crossover.rounds import Round, Step, trial_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from crossover.campaign import Campaign, Refine
+    from crossover.stats.curve import Crossing
+    from crossover.verdict_record import Level, Verdict
+
+MIN_TRIALS = 3
+"""Nothing is settled on fewer."""
+
+SNAP = 0.03
+"""A level this near, in ln C, to a measured one is that one."""
+
+HOPELESS = 4
+"""Times the trials that there may be: a level that needs more is not worth asking."""
+
+
+def plan_round(
+    number: int, verdicts: Iterable[Verdict], campaign: Campaign, earlier: Sequence[Round]
+) -> Round:
+    """What round `number` measures: the levels that any comparison needs, of both its arms.
+
+    Args:
+        number: from 1.
+        verdicts: of every comparison on the campaign's own metric, on all points before.
+        campaign: with its `refine`.
+        earlier: the rounds before.
+    """
+    steps = tuple(next_step(v, campaign.refine, campaign.load.trials) for v in verdicts)
+    points = tuple(sorted({point for step in steps for point in step.points}))
+    spent = sum(len(one.points) for one in earlier)
+    if not points:
+        return Round(number, steps, (), "done")
+    if spent + len(points) > campaign.refine.max_points:
+        return Round(number, steps, (), "max_points")
+    return Round(number, steps, points)
+
+
+def next_step(verdict: Verdict, refine: Refine, trials: int) -> Step:
+    """What one comparison needs next.
+
+    Args:
+        verdict: on all points so far.
+        refine: the target, and the rounds there may be.
+        trials: those of the campaign before any round.
+    """
+    if verdict.verdict == "not_comparable":
+        outcome = "not_comparable", (), "; ".join(map(words, verdict.reasons))
+    elif verdict.same_configuration:
+        outcome = "decided", (), "both arms are one configuration, for the noise floor"
+    elif verdict.verdict in ("crossover", "multiple_crossovers"):
+        outcome = _toward_crossings(verdict, refine.target_ratio)
+    else:
+        outcome = _toward_a_verdict(verdict, HOPELESS * (trials + refine.rounds))
+    return Step(verdict.variant, verdict.baseline, verdict.workload, *outcome)
+
+
+Outcome = tuple[str, tuple[int, ...], str]
+"""The last three fields of a Step."""
+
+
+# ------------------------------------------------------------------ toward crossings
+
+
+def is_narrow(crossing: Crossing, target_ratio: float) -> bool:
+    """Whether the interval is as narrow as asked for, or holds one whole concurrency."""
+    low, high = crossing.ci
+    return high / low <= target_ratio or math.floor(low) == math.floor(high)
+
+
+def _toward_crossings(verdict: Verdict, target_ratio: float) -> Outcome:
+    measured = [int(level.concurrency) for level in verdict.levels]
+    wide = [c for c in verdict.crossings if not is_narrow(c, target_ratio)]
+    said = "; ".join(_interval(c) for c in wide or verdict.crossings)
+    levels = {level for crossing in wide for level in _around(crossing, measured)}
+    if wide:
+        return "measure", tuple(sorted(levels)), f"{said}; the target is {target_ratio:g}-fold"
+    if verdict.n_trials < MIN_TRIALS:
+        known = {c for one in verdict.crossings for c in (*one.bracket, round(one.c_star))}
+        return "measure", tuple(sorted(map(int, known))), f"{said}; {_too_few(verdict)}"
+    return "target", (), said
+
+
+def _around(crossing: Crossing, measured: Sequence[int]) -> list[int]:
+    """C* and the middles between it and the ends of its interval, one of them measured before.
+
+    Every trial shares a level with earlier ones: else what its starts differ by would be taken
+    for a difference of levels.
+    """
+    (low, high), star = crossing.ci, crossing.c_star
+    first, last = map(int, crossing.bracket)
+    levels = []
+    for wanted in (math.sqrt(low * star), star, math.sqrt(star * high)):
+        level = min(max(round(wanted), first), last)
+        near = min(measured, key=lambda known, at=level: abs(math.log(known / at)))
+        levels.append(near if abs(math.log(near / level)) <= SNAP else level)
+    return levels if set(levels) & set(measured) else [*levels, first, last]
+
+
+def _interval(crossing: Crossing) -> str:
+    low, high = crossing.ci
+    return f"C* {crossing.c_star:.4g}, interval {low:.4g} to {high:.4g}, {high / low:.3g}-fold"
+
+
+# ------------------------------------------------------------------ toward a verdict
+
+
+def _toward_a_verdict(verdict: Verdict, most_trials: int) -> Outcome:
+    levels = verdict.levels
+    everything = tuple(int(level.concurrency) for level in levels)
+    if len(levels) < 2:
+        return "hopeless", (), "a verdict needs two levels with valid points of both arms"
+    if any(level.label is None for level in levels):
+        return "measure", everything, "nothing was repeated"
+    if verdict.verdict != "inconclusive":
+        if verdict.n_trials < MIN_TRIALS:
+            return "measure", everything, f"{verdict.verdict}, {_too_few(verdict)}"
+        return "decided", (), verdict.verdict
+    is_open = [level.label == "?" for level in levels]
+    unresolved = [level for level, open_ in zip(levels, is_open, strict=True) if open_] or levels
+    said = "unresolved at " + ", ".join(str(int(level.concurrency)) for level in unresolved)
+    if all(_trials_needed(level, verdict.margin) > most_trials for level in unresolved):
+        return "hopeless", (), f"{said}: each would need more than {most_trials} trials"
+    beside = [any(is_open[max(i - 1, 0) : i + 2]) for i in range(len(levels))]
+    again = tuple(at for at, near in zip(everything, beside, strict=True) if near) or everything
+    return "measure", again, said
+
+
+def _trials_needed(level: Level, margin: float) -> float:
+    """Trials until the level has a sign, or is known to lie within the margin: R·(t·se/distance)²."""
+    if not (math.isfinite(level.ratio) and level.ratio > 0 and math.isfinite(level.hi)):
+        return math.inf
+    done = min(level.baseline_trials, level.variant_trials)
+    r = math.log(level.ratio)
+    to_sign = (math.log(level.hi) - r) / max(abs(r), 1e-9)
+    to_margin = (math.log(level.pointwise_hi) - r) / max(math.log1p(margin) - abs(r), 1e-9)
+    return done * min(to_sign, to_margin) ** 2
+
+
+def _too_few(verdict: Verdict) -> str:
+    return f"but on {verdict.n_trials} trials, and {MIN_TRIALS} are the least"
+
+
+# ------------------------------------------------------------------ what came of it
+
+
+def outcome_of(verdict: Verdict, campaign: Campaign, planned: Sequence[Round]) -> dict[str, Any]:
+    """What refinement did for a comparison and why it ended, for verdicts.json.
+
+    Returns:
+        rounds: those that measured something for it; points: how many points they measured;
+        ended: target, decided, hopeless, not_comparable; or rounds, max_points: the budget ended
+        before; or settings: it had ended, but is not settled as the analysis is set now; text.
+    """
+    pair = (verdict.variant, verdict.baseline, verdict.workload)
+    own = [
+        step
+        for one in planned
+        for step in one.steps
+        if (step.variant, step.baseline, step.workload) == pair and not one.stopped and step.levels
+    ]
+    points = sum(len(step.points) for step in own)
+    step = next_step(verdict, campaign.refine, campaign.load.trials)
+    ended, why = step.outcome, step.why
+    if step.levels:
+        stopped = planned[-1].stopped if planned else None
+        ended = {None: "rounds", "max_points": "max_points", "done": "settings"}[stopped]
+        why = f"{why}. {_go_on(ended, campaign)}"
+    done = f"{len(own)} round{'' if len(own) == 1 else 's'}, {points} points"
+    text = f"{_ENDED[ended]} after {done}: {why}"
+    return {"rounds": len(own), "points": points, "ended": ended, "text": text}
+
+
+_ENDED = {
+    "target": "the target was reached",
+    "decided": "decided",
+    "hopeless": "given up",
+    "not_comparable": "not tried",
+    "rounds": "the rounds were used up",
+    "max_points": "the points were used up",
+    "settings": "it had ended, under other settings of the analysis,",
+}
+
+
+def _go_on(ended: str, campaign: Campaign) -> str:
+    return {
+        "rounds": f"To go on, raise refine.rounds above {campaign.refine.rounds}",
+        "max_points": f"To go on, raise refine.max_points above {campaign.refine.max_points}",
+        "settings": "To go on, remove the last plan below refine/ of the campaign's results",
+    }[ended]
+
+
+def prospect(campaign: Campaign, planned: Sequence[Round]) -> str:
+    """What may still come, in one sentence, for who plans a campaign."""
+    left = campaign.refine.rounds - len(planned)
+    points = campaign.refine.max_points - sum(len(one.points) for one in planned)
+    first = trial_of(len(planned) + 1)
+    return (
+        f"refinement may add up to {left} round{'' if left == 1 else 's'} (from trial {first}) "
+        f"and {points} points; which ones is chosen when all points before are measured"
+    )

@@ -1,0 +1,176 @@
+"""The rules of METHOD §4: from the ratio at each level to a class, crossings and what is missing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from crossover.stats.curve import find_crossing, hard_bracket, nowhere_between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from crossover.stats.curve import Crossing
+    from crossover.stats.model import LogRatio, Settings
+    from crossover.verdict_zeros import ZeroLevel
+
+MAX_TRIALS = 40
+"""More trials than this are not worth asking for: 4 × the default budget of 10 (METHOD §6)."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One-sided bounds of the log ratio; arrays of one entry a level (METHOD §4)."""
+
+    levels: np.ndarray
+    log_ratio: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+    pointwise_lo: np.ndarray
+    pointwise_hi: np.ndarray
+
+    @classmethod
+    def of(cls, ratio: LogRatio, alpha: float, arms: int = 1) -> Bounds:
+        """Of a fitted ratio, `lo` and `hi` simultaneous over its levels (Šidák).
+
+        Lower bounds hold at alpha / `arms`, as the envelope over several variants needs them;
+        upper bounds at alpha.
+        """
+        n, r = len(ratio.levels), ratio.log_ratio
+        se = np.maximum(ratio.se, 1e-12)
+        down, up = alpha / arms, alpha
+        return cls(
+            levels=ratio.levels,
+            log_ratio=r,
+            lo=r - stdtrit(ratio.df, _sidak(down, n)) * se,
+            hi=r + stdtrit(ratio.df, _sidak(up, n)) * se,
+            pointwise_lo=r - stdtrit(ratio.df, 1 - down) * se,
+            pointwise_hi=r + stdtrit(ratio.df, 1 - up) * se,
+        )
+
+    @classmethod
+    def of_zeros(cls, zeros: Sequence[ZeroLevel]) -> Bounds:
+        """Of levels outside the log model: infinite on the losing side, or on both."""
+        lo, hi = np.array([zero.bounds for zero in zeros]).T
+        levels = np.array([zero.level for zero in zeros])
+        return cls(levels, np.array([zero.log_ratio for zero in zeros]), lo, hi, lo, hi)
+
+    def __or__(self, other: Bounds) -> Bounds:
+        """Those of both, by level."""
+        both = {name: np.r_[ours, vars(other)[name]] for name, ours in vars(self).items()}
+        order = np.argsort(both["levels"])
+        return Bounds(**{name: values[order] for name, values in both.items()})
+
+    @property
+    def labels(self) -> list[str]:
+        """+ variant better, - baseline better, ? unresolved."""
+        return [
+            "+" if lo > 0 else "-" if hi < 0 else "?"
+            for lo, hi in zip(self.lo, self.hi, strict=True)
+        ]
+
+
+def _sidak(alpha: float, n: int) -> float:
+    """The one-sided confidence at each of `n` levels that gives 1 - alpha at all (Šidák)."""
+    return (1 - alpha) ** (1 / n)
+
+
+def sign_changes(labels: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of indices of neighbouring labels with opposite signs, unresolved ones passed over."""
+    signed = [i for i, label in enumerate(labels) if label != "?"]
+    pairs = itertools.pairwise(signed)
+    return [(i, j) for i, j in pairs if labels[i] != labels[j]]
+
+
+def verdict_class(bounds: Bounds, margin: float) -> str:
+    """The first rule of METHOD §4 that holds; `margin` is in ln.
+
+    Rules about all levels are intersection-union tests and use pointwise bounds; a crossing is a
+    claim about some level and rests on labels from simultaneous ones.
+    """
+    labels, r = bounds.labels, bounds.log_ratio
+    not_worse = bool((bounds.pointwise_lo > -margin).all())
+    not_better = bool((bounds.pointwise_hi < margin).all())
+    gains = any(label == "+" and x > margin for label, x in zip(labels, r, strict=True))
+    losses = any(label == "-" and x < -margin for label, x in zip(labels, r, strict=True))
+    if not_worse and not_better:
+        return "equivalent"
+    if not_worse and gains:
+        return "variant_faster_throughout"
+    if not_better and losses:
+        return "baseline_faster_throughout"
+    n_changes = len(sign_changes(labels))
+    return {0: "inconclusive", 1: "crossover"}.get(n_changes, "multiple_crossovers")
+
+
+def crossings_of(
+    ratio: LogRatio | None, bounds: Bounds, *, laws: bool, settings: Settings
+) -> tuple[list[Crossing], int]:
+    """The crossings, and how many of them contradict the operational laws.
+
+    Args:
+        ratio: the fitted levels; None: every level is outside the log model.
+        bounds: of all levels.
+        laws: the metric is an output throughput in a closed loop, which obeys them.
+        settings: of the verdict.
+    """
+    crossings, violated = [], 0
+    fitted = [] if ratio is None else ratio.levels.tolist()
+    least = np.maximum(bounds.lo, -bounds.hi)
+    for first, last in sign_changes(bounds.labels):
+        ends = bounds.levels[[first, last]].tolist()
+        up = bool(bounds.lo[last] > 0)
+        if not set(ends) <= set(fitted):
+            crossings.append(nowhere_between(*ends, up=up))
+            continue
+        crossing = find_crossing(
+            ratio, *map(fitted.index, ends), up=up, laws=laws, settings=settings
+        )
+        if laws:
+            hard = hard_bracket(crossing.bracket, (least[first], least[last]))
+            violated += hard is None
+            crossing = replace(crossing, hard=hard or crossing.hard)
+        crossings.append(crossing)
+    return crossings, violated
+
+
+def censored(bounds: Bounds) -> dict[str, Any] | None:
+    """Where C* is said not to be, if no sign changes."""
+    labels = bounds.labels
+    signs = set(labels) - {"?"}
+    if len(signs) != 1:
+        return None
+    pairs = zip(bounds.levels.tolist(), labels, strict=True)
+    signed = [level for level, label in pairs if label != "?"]
+    if signs == {"+"}:
+        return {"side": "above", "bound": max(signed)}
+    return {"side": "below", "bound": min(signed)}
+
+
+def needed(ratio: LogRatio, alpha: float) -> Iterable[dict[str, float | None]]:
+    """Trials that would resolve each unresolved level: R·(t·se/|r|)² (METHOD §6)."""
+    bounds = Bounds.of(ratio, alpha)
+    noise = bounds.hi - bounds.log_ratio
+    for i in np.flatnonzero(np.array(bounds.labels) == "?"):
+        done = int(min(ratio.baseline_trials[i], ratio.variant_trials[i]))
+        size = max(abs(ratio.log_ratio[i]), 1e-9)
+        trials = max(math.ceil(done * (noise[i] / size) ** 2), done + 1)
+        yield {
+            "concurrency": ratio.levels[i].item(),
+            "trials": trials if trials <= MAX_TRIALS else None,
+        }
+
+
+def indicative(log_ratio: np.ndarray, settings: Settings) -> dict[str, Any] | None:
+    """Labels under an assumed run-to-run variation: ±z·√2·CV, z Šidák-adjusted (METHOD §4)."""
+    if not settings.assumed_cv:
+        return None
+    z = ndtri(_sidak(settings.alpha, len(log_ratio)))
+    bound = z * math.sqrt(2) * settings.assumed_cv
+    labels = ["+" if r > bound else "-" if r < -bound else "?" for r in log_ratio]
+    return {"assumed_cv": settings.assumed_cv, "labels": labels}
