@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from crossover import validity
@@ -30,13 +31,17 @@ def cell(row):
     return "-".join([row.get("run") or row["machine"], row.get("config") or row["label"], row["C"]])
 
 
-def flags(concurrency, *, running, queued, received_share=None, front_end_cpu=None):
+def flags(
+    concurrency, *, running, queued, received_share=None, front_end_cpu=None, means=(None, None)
+):
     """The reasons that a point with these figures gets."""
     point = {
         "concurrency": concurrency,
         "received_share": received_share,
         "running_requests_p50": running,
         "queued_requests_p50": queued,
+        "running_requests_mean": means[0],
+        "queued_requests_mean": means[1],
         "front_end_cpu_share_max": front_end_cpu,
     }
     return {n for n in ("queue_limited", "front_end_limited") if validity.INVALID[n](point)}
@@ -107,6 +112,26 @@ def test_one_tokenizer_worker_is_the_limit_from_150_clients(row):
 def test_the_silent_cap_is_a_queue(row):
     """Running 47 of 250: no error is returned, the rest wait."""
     assert sglang_flags(row) == (set() if row["C"] == "30" else {"queue_limited"})
+
+
+STUDIES = Path(__file__).parents[2] / "docs" / "studies"
+
+
+def recorded(study, campaign):
+    """The points of a study that this workflow measured itself, judged by today's rules."""
+    points = pq.read_table(STUDIES / study / campaign / "points.parquet").to_pylist()
+    return {
+        (p["variant"], p["concurrency"], p["trial"]): validity.judge(p)["invalid_reasons"]
+        for p in points
+    }
+
+
+def test_a_front_end_that_keeps_up_on_average_alone_is_seen_by_the_mean():
+    """One API server at 250: at times the engine runs all, at times 40 fewer; the sign flips."""
+    found = recorded("h200-vllm", "h200-vllm-front-end")
+    assert found["plain", 250, 1] == found["plain", 250, 2] == ["front_end_limited"]
+    assert found["eagle3", 250, 1] == found["eagle3", 250, 2] == []
+    assert not any(recorded("h200-vllm", "h200-vllm-synthetic").values())
 
 
 def test_a_gauge_that_is_not_told_makes_no_front_end():
