@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from crossover.engines import programs
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -113,6 +115,8 @@ class Engine(ABC):
     core_processes: ClassVar[str | None] = None
     """Pattern of the command lines of its processes that compute; the others, in front of them,
     take requests and send tokens. None: they cannot be told apart."""
+    program: ClassVar[str | None] = None
+    """What is run from the PATH where the variant names no `binary`; None: `check_installed` asks."""
     takes: ClassVar[frozenset[str]] = frozenset()
     """Which of the variant's keys `command`, `binary` and `url` mean something to it."""
     speculation_settings: ClassVar[str] = "spec|draft"
@@ -132,6 +136,13 @@ class Engine(ABC):
 
     def check_installed(self, variant: Variant) -> None:
         """Raise EngineError, with what to install, unless `command` can be run here."""
+        if self.program:
+            programs.refuse_missing(
+                "binary",
+                variant.binary or self.program,
+                "activate the environment that it is installed in, or give the path of its "
+                f"`{self.program}` as `binary`",
+            )
 
     def environment(self, variant: Variant) -> dict[str, str]:
         """Variables that the engine needs, below the variant's own `env`."""
