@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -142,7 +142,39 @@ def level(cap: Any, request_rate: Any) -> Level:
     return Level(None, "all requests at once, without a cap on requests in flight")
 
 
-def load_remarks(
+def run_at(
+    of: Level,
+    figures: Mapping[str, Any],
+    *,
+    warnings: Iterable[str] = (),
+    invalid_reasons: Iterable[str] = (),
+    **told: Any,
+) -> Run:
+    """A run at a level, with what its load and its failures say of it besides.
+
+    Args:
+        of: the level.
+        figures: columns of records.POINTS.
+        warnings, invalid_reasons: what the format knows besides.
+        told: the run's other fields.
+    """
+    of_load, not_held = _load_remarks(
+        of,
+        achieved=figures.get("achieved_concurrency"),
+        requests=figures.get("requests", figures.get("completed")),
+    )
+    failures = _failures(figures.get("completed"), figures.get("failed"))
+    return Run(
+        concurrency=of.concurrency,
+        no_level=of.no_level,
+        figures=figures,
+        warnings=(*of_load, *warnings),
+        invalid_reasons=(*failures, *not_held, *invalid_reasons),
+        **told,
+    )
+
+
+def _load_remarks(
     of: Level, *, achieved: float | None, requests: float | None
 ) -> tuple[list[str], list[str]]:
     """(warnings, reasons why the run is invalid) about how its load was kept up.
@@ -163,7 +195,7 @@ def load_remarks(
     return warnings + ["concurrency_below_level"] * (held is False), []
 
 
-def errors(completed: float | None, failed: float | None) -> list[str]:
+def _failures(completed: float | None, failed: float | None) -> list[str]:
     """Why a run with so many answers and failures is invalid; empty if it is not."""
     if completed is not None and completed <= 0:
         return ["no_tokens"]
