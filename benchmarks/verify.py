@@ -28,6 +28,7 @@ PROGRAMS = (
     ("judging.py",),
     ("summarise.py",),
     ("summarise.py", "--requests", "10000000"),
+    ("overload_rule.py",),
     ("planning.py",),
     ("orchestration.py",),
     ("kill_matrix.py",),
