@@ -23,6 +23,7 @@ import yaml
 
 from crossover import engines
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
+from crossover.credentials import is_secret
 from crossover.digests import digest, one_spelling
 from crossover.errors import CampaignError
 from crossover.load.arrivals import LEAST_SCHEDULED_COMPLETED
@@ -362,9 +363,6 @@ class Campaign:
 # ------------------------------------------------------------------ values from the shell
 
 _FROM_SHELL = re.compile(r"\$\{(\w+)\}")
-_SECRET = re.compile(
-    r"(^|[-_])(\w*key|token|secret|password|passwd|auth|authorization|credentials?)$", re.IGNORECASE
-)
 
 _NAMED = re.compile(r"([\w-]+)\s*[=:]\s*")
 _NAMED_VALUE = re.compile(r"((Bearer|Basic|Token)\s+)?\S*", re.IGNORECASE)
@@ -403,11 +401,6 @@ def secret_names(variant: Variant) -> set[str]:
 def missing_in_shell(variant: Variant) -> list[str]:
     """Names that the variant takes from an environment which does not have them."""
     return sorted(names_from_shell(variant) - set(os.environ))
-
-
-def is_secret(name: str) -> bool:
-    """Whether a variable or flag of this name holds a credential."""
-    return _SECRET.search(name) is not None
 
 
 def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> None:

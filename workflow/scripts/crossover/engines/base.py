@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -91,20 +89,6 @@ class Gauges:
     running_requests: float | None = None
     queued_requests: float | None = None
     kv_cache_usage: float | None = None
-
-
-_SECRET = re.compile(r"(^|_)(key|token|password|secret)$|api_key|password", re.IGNORECASE)
-
-
-def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A server's own account of its settings, without the values that are credentials."""
-
-    def cleaned(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {k: cleaned(v) for k, v in value.items() if not _SECRET.search(str(k))}
-        return [cleaned(item) for item in value] if isinstance(value, list) else value
-
-    return cleaned(settings)
 
 
 class Engine(ABC):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from crossover.credentials import without_secrets
 from crossover.engines import prometheus
-from crossover.engines.base import Counters, Description, Engine, Gauges, without_secrets
+from crossover.engines.base import Counters, Description, Engine, Gauges
 from crossover.engines.flags import flags, refuse_own
 from crossover.errors import CampaignError, EngineError
 

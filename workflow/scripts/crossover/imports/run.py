@@ -6,7 +6,6 @@ Missing is None, never 0: the non-standard JSON tokens `NaN` and `Infinity` are 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,8 +13,6 @@ from typing import Any
 
 HELD = 0.95
 """Mean share of a level's requests in flight below which a run is remarked on."""
-
-_SECRET = re.compile(r"(^|_)(\w*key|token|secret|password)$", re.IGNORECASE)
 
 ENOUGH_WAVES = 4
 """Requests per client below which ramp and tail are a large part of a run."""
@@ -201,14 +198,3 @@ def _failures(completed: float | None, failed: float | None) -> list[str]:
         return ["no_tokens"]
     share = per(failed, (completed or 0) + (failed or 0))
     return ["errors"] if share is not None and share > 0.01 else []
-
-
-def without_secrets(value: Any) -> Any:
-    """A server's settings without keys, tokens and passwords, however deep they stand."""
-    if isinstance(value, Mapping):
-        return {
-            key: without_secrets(item) for key, item in value.items() if not _SECRET.search(key)
-        }
-    if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    return value

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from crossover.credentials import without_secrets
 from crossover.imports import bench_json, names
 from crossover.imports.format import Format
 from crossover.imports.run import (
@@ -22,7 +23,6 @@ from crossover.imports.run import (
     run_at,
     text,
     whole,
-    without_secrets,
 )
 
 _LENGTHS = {
