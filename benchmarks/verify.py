@@ -28,6 +28,8 @@ PROGRAMS = (
     ("judging.py",),
     ("summarise.py",),
     ("summarise.py", "--requests", "10000000"),
+    ("overload_rule.py",),
+    ("prompt_lengths.py",),
     ("planning.py",),
     ("orchestration.py",),
     ("kill_matrix.py",),

@@ -1,15 +1,12 @@
 # The campaign, read once, and what the rules need to know of it.
 
 import atexit
-import functools
 import glob
-import os
 import re
-import sys
 
 from snakemake.settings.types import DeploymentMethod
 
-from crossover import layout, rounds, run_lock, standing, time_limits
+from crossover import layout, rounds, standing, time_limits
 from crossover import workflow as flow
 from crossover.campaign import load_campaign, read_yaml
 from crossover.imports.files import result_files

@@ -4,21 +4,7 @@
 rule compare_campaigns:
     input:
         compared_files,
-        code=[
-            *modules(
-                "compare/*.py",
-                "compare/templates/*",
-                "report/*.py",
-                "report/templates/*",
-                "records.py",
-                "verdict_metrics.py",
-                "verdict_sentence.py",
-                "axis.py",
-                "parity.py",
-                "goodput.py",
-            ),
-            "workflow/scripts/compare_campaigns.py",
-        ],
+        code=lambda wildcards: code_files("compare_campaigns.py"),
     output:
         report(
             "reports/compare.html",

@@ -13,10 +13,7 @@ def imported_files(wildcards):
 rule import_points:
     input:
         files=imported_files,
-        code=[
-            *modules("imports/*.py", "records.py", "metrics.py"),
-            "workflow/scripts/import_points.py",
-        ],
+        code=lambda wildcards: code_files("import_points.py"),
     output:
         points=f"{RESULTS}/points.parquet",
         requests=f"{RESULTS}/requests.parquet",

@@ -1,25 +1,25 @@
 # The Python package, and what the rules need of it whether or not there is a campaign.
+# Snakemake's files share their names: what is imported here is there in those that come after.
 
 import functools
-import glob
 import os
 import sys
+from pathlib import Path
 
-SCRIPTS = os.path.join(str(workflow.basedir), "workflow", "scripts")
-if SCRIPTS not in sys.path:
-    sys.path.insert(0, SCRIPTS)
+SCRIPTS = Path(str(workflow.basedir)) / "workflow" / "scripts"
+if str(SCRIPTS) not in sys.path:
+    sys.path.insert(0, str(SCRIPTS))
 
 from crossover import run_lock
+from crossover.code_files import code_of
 from crossover.compare.folders import files_in, folders_of
 from crossover.errors import plain_errors
 
 
-def modules(*patterns):
-    """Modules and templates whose edit makes a result due, as inputs."""
-    folder = "workflow/scripts/crossover"
-    return sorted(
-        file for pattern in patterns for file in glob.glob(f"{folder}/{pattern}")
-    )
+@functools.cache
+def code_files(script):
+    """Modules and templates whose edit makes the results of a script due, as inputs."""
+    return [os.path.relpath(file) for file in code_of(SCRIPTS / script)]
 
 
 def compared_folders(wildcards):

@@ -11,21 +11,7 @@ rule render_report:
         requests=f"{RESULTS}/requests.parquet",
         verdicts=f"{RESULTS}/verdicts.json",
         policy=f"{RESULTS}/policy.json",
-        code=[
-            *modules(
-                "report/*.py",
-                "report/templates/*",
-                "imports/found.py",
-                "reasons.py",
-                "records.py",
-                "provenance.py",
-                "goodput.py",
-                "axis.py",
-                "verdict_metrics.py",
-                "verdict_sentence.py",
-            ),
-            "workflow/scripts/render_report.py",
-        ],
+        code=lambda wildcards: code_files("render_report.py"),
     output:
         page=report(
             "reports/crossover.html",

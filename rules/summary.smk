@@ -8,10 +8,7 @@ rule summarise_points:
         stops=all_stops,
         rounds=round_plans,
         folders=point_folders,
-        code=[
-            *modules("summary.py", "records.py", "server/session.py"),
-            "workflow/scripts/summarise_points.py",
-        ],
+        code=lambda wildcards: code_files("summarise_points.py"),
     output:
         points=f"{RESULTS}/points.parquet",
         requests=f"{RESULTS}/requests.parquet",

@@ -104,6 +104,12 @@ def test_edited_statistics_judge_and_render(workflow: Workflow):
     assert workflow.plan() == {"find_crossover": 1, "render_report": 1}
 
 
+def test_an_edited_module_that_all_results_are_written_with_measures_nothing(workflow: Workflow):
+    module = workflow.folder / "workflow/scripts/crossover/errors.py"
+    module.write_text(module.read_text() + "\n")
+    assert workflow.plan() == SUMMARY
+
+
 def test_an_edited_margin_judges_and_renders(workflow: Workflow):
     workflow.write_config(analysis={"margin": 0.03})
     assert workflow.plan() == {"find_crossover": 1, "render_report": 1}

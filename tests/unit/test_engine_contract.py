@@ -11,6 +11,7 @@ from crossover import engines
 from crossover.campaign import Model, Variant, Workload
 from crossover.engines.base import Counters, Description, Gauges
 from crossover.engines.flags import PLACEHOLDERS, fill
+from crossover.errors import EngineError
 
 MODEL = Model("model", "models/model.gguf")
 VARIANTS = {
@@ -57,6 +58,21 @@ class TestContract:
         turned = dataclasses.replace(variant, args=dict(reversed(variant.args.items())))
         engine = engines.get(name)
         assert engine.command(variant, MODEL) == engine.command(turned, MODEL)
+
+    def test_a_program_that_is_not_there_is_named_with_what_to_do(self, name: str):
+        engine = engines.get(name)
+        for key in sorted({"binary", "command"} & engine.takes):
+            given = "/no/such" if key == "binary" else ("/no/such", "{port}")
+            variant = dataclasses.replace(VARIANTS[name], **{key: given})
+            with pytest.raises(EngineError, match=f"{key}: '/no/such' is no program .*; .*give"):
+                engine.check_installed(variant)
+
+    def test_its_program_is_looked_for_on_the_path(self, name: str, monkeypatch):
+        engine = engines.get(name)
+        if engine.program:
+            monkeypatch.setenv("PATH", "/no/such")
+            with pytest.raises(EngineError, match=f"'{engine.program}' is no program"):
+                engine.check_installed(VARIANTS[name])
 
     def test_its_request_fields_are_json(self, name: str):
         import json

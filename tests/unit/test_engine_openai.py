@@ -32,6 +32,12 @@ def test_a_given_command_is_the_command():
     assert get("openai").command(variant(command=words), MODEL) == list(words)
 
 
+def test_braces_of_other_programs_are_left_alone():
+    others = ("${SIZE}", "{{name}}", "{{.ID}}", "%{http_code}", '{"a": {"b": 1}}', "{}", "{a,b}")
+    words = ("serve", "{port}", *others)
+    assert get("openai").command(variant(command=words), MODEL) == list(words)
+
+
 def test_at_a_given_url_nothing_is_started():
     assert get("openai").command(variant(url="http://host:8000"), MODEL) is None
 
@@ -44,6 +50,14 @@ def test_at_a_given_url_nothing_is_started():
         ({"url": "http://h", "args": {"tp": 2}}, "args: tp given"),
         ({"url": "http://h/v1/"}, "without its /v1"),
         ({"command": ("serve", "--port", "8000")}, r"no \{port\}"),
+        (
+            {"command": ("serve", "-p", "{port}", "--health", "http://h:{prot}")},
+            r"command: \{prot\} is no placeholder; known: \{port\}, \{model\}, ",
+        ),
+        (
+            {"command": ("serve", "{port}"), "stop": ("docker", "rm", "{Name}")},
+            r"stop: \{Name\} is no placeholder",
+        ),
     ],
 )
 def test_an_unusable_variant_is_refused(settings, message):

@@ -360,7 +360,7 @@ def test_a_wrong_file_says_which_formats_were_tried_and_why_each_failed(tmp_path
     message = str(refused.value)
     assert said in message
     for form in FORMATS:
-        assert form.NAME in message
+        assert form.name in message
 
 
 def test_bytes_that_are_no_text(tmp_path):
@@ -403,7 +403,7 @@ def test_each_format_refuses_the_files_of_the_others(tmp_path):
     }  # fmt: skip
     for name, path in files.items():
         document = Document.load(path)
-        matching = {form.NAME for form in FORMATS if form.mismatch(document) is None}
+        matching = {form.name for form in FORMATS if form.mismatch(document) is None}
         # a sweep's run is a run of the benchmark with more keys; it is tried first
         assert matching - {"vllm bench serve"} == {name} - {"vllm bench serve"}
         assert name in matching

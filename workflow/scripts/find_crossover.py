@@ -4,9 +4,9 @@ import pandas as pd
 
 from crossover import layout
 from crossover.imports.found import completed
+from crossover.job_log import logged_to
 from crossover.records import write_json
 from crossover.verdicts import judge
-from crossover.workflow import logged_to
 
 with logged_to(snakemake.log[0]):
     points = pd.read_parquet(snakemake.input.points)

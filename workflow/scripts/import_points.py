@@ -1,7 +1,7 @@
 """Put result files of other tools into the tables of a campaign."""
 
 from crossover.imports.tables import import_files
-from crossover.workflow import logged_to
+from crossover.job_log import logged_to
 
 with logged_to(snakemake.log[0]):
     import_files(

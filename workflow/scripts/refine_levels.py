@@ -5,10 +5,10 @@ import tempfile
 import pandas as pd
 
 from crossover import layout, rounds, standing
+from crossover.job_log import logged_to
 from crossover.refine import plan_round
 from crossover.summary import summarise
 from crossover.verdicts import judge_primary
-from crossover.workflow import logged_to
 
 with logged_to(snakemake.log[0]), tempfile.TemporaryDirectory() as folder:
     campaign = snakemake.params.campaign.value

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 
 from crossover import provenance
 from crossover.imports.found import completed
+from crossover.job_log import logged_to
 from crossover.records import replacing, write_text
 from crossover.report.levels_csv import as_csv
 from crossover.report.markdown import summarise
 from crossover.report.page import render
-from crossover.workflow import logged_to
 
 with logged_to(snakemake.log[0]):
     points = pq.read_table(snakemake.input.points)

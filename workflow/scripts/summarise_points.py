@@ -1,7 +1,7 @@
 """Put the points, requests and sessions of a campaign into three tables."""
 
+from crossover.job_log import logged_to
 from crossover.summary import summarise
-from crossover.workflow import logged_to
 
 with logged_to(snakemake.log[0]):
     summarise(

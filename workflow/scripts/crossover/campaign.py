@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import hashlib
 import itertools
 import json
 import math
@@ -24,6 +23,8 @@ import yaml
 
 from crossover import engines
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
+from crossover.credentials import is_secret
+from crossover.digests import digest, one_spelling
 from crossover.errors import CampaignError
 from crossover.load.arrivals import LEAST_SCHEDULED_COMPLETED
 from crossover.prompt_sets import prompt_set
@@ -38,30 +39,11 @@ PROTOCOL = 1
 
 SCHEMA_PATH = Path(__file__).parents[3] / "config" / "campaign.schema.yaml"
 
-
 SEQUENTIAL_SHARE = 0.4
 """2 of 5 %: what one look may err if all looks of up to ten rounds are to err 5 % (METHOD §4, §8)."""
 
 NOT_STATED = "not stated"
 """Name of what an import's files do not name."""
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and one spelling a number: equal configs give equal strings."""
-    return json.dumps(_one_spelling(value), sort_keys=True, separators=(",", ":"))
-
-
-def _one_spelling(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _one_spelling(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_one_spelling(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def digest(value: Any) -> str:
-    """Eight hex digits that stand for `value` in a path."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -381,9 +363,6 @@ class Campaign:
 # ------------------------------------------------------------------ values from the shell
 
 _FROM_SHELL = re.compile(r"\$\{(\w+)\}")
-_SECRET = re.compile(
-    r"(^|[-_])(\w*key|token|secret|password|passwd|auth|authorization|credentials?)$", re.IGNORECASE
-)
 
 _NAMED = re.compile(r"([\w-]+)\s*[=:]\s*")
 _NAMED_VALUE = re.compile(r"((Bearer|Basic|Token)\s+)?\S*", re.IGNORECASE)
@@ -422,11 +401,6 @@ def secret_names(variant: Variant) -> set[str]:
 def missing_in_shell(variant: Variant) -> list[str]:
     """Names that the variant takes from an environment which does not have them."""
     return sorted(names_from_shell(variant) - set(os.environ))
-
-
-def is_secret(name: str) -> bool:
-    """Whether a variable or flag of this name holds a credential."""
-    return _SECRET.search(name) is not None
 
 
 def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> None:
@@ -534,7 +508,7 @@ def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = "."
         CampaignError: names the file, the key, the value and what is allowed.
     """
     # plain types, whatever the loader made: YAML turns 2026-12-02 into a date
-    config = _one_spelling(json.loads(json.dumps(config, default=str)))
+    config = one_spelling(json.loads(json.dumps(config, default=str)))
     problems = [*_not_finite(config), *_problems(config)]
     if problems:
         raise CampaignError("\n".join(f"{source}: {p}" for p in problems))

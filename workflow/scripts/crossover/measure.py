@@ -406,7 +406,7 @@ def _of_clients(
         "warmup_completed": sum(end < start_s for end in ends),
         "window_completed": sum(start_s <= end < end_s for end in ends),
         "achieved_concurrency": in_flight,
-        "backlog_growth": None if closed else _backlog_growth(rows, in_flight, start_s, end_s),
+        "backlog_growth": None if closed else backlog_growth(rows, in_flight, start_s, end_s),
         **metrics.summary("send_slip_s", slips),
         "send_slip_share": metrics.ratio(
             sum(slips), (concurrency if closed else in_flight) * window_s
@@ -441,7 +441,7 @@ def _slips_of_schedule_s(
     ]
 
 
-def _backlog_growth(
+def backlog_growth(
     rows: Sequence[Mapping[str, Any]], in_flight: float, start_s: float, end_s: float
 ) -> float:
     """By how much requests in flight grew over the window, in standard deviations.

@@ -19,7 +19,7 @@ import psutil
 import yaml
 
 from crossover import gpu
-from crossover.campaign import canonical
+from crossover.digests import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,6 +13,9 @@ from crossover.load.arrivals import LEAST_SCHEDULED_COMPLETED
 
 Point = Mapping[str, Any]
 
+MOST_BACKLOG_GROWTH = 3.0
+"""Standard deviations of a stationary number in flight; see benchmarks/overload_rule.py."""
+
 
 def judge(point: Point) -> dict[str, Any]:
     """The columns `valid`, `invalid_reasons` and `warnings` of a point that has all others."""
@@ -69,11 +72,12 @@ def _not_stationary(point: Point) -> bool:
 def _overloaded(point: Point) -> bool:
     """Open loop: the server does not keep up with the arrivals.
 
-    Requests in flight grew by more than 3 standard deviations, or reached the limit. In simulated
-    windows of a minute at 90 % of the server's capacity that holds by chance in 3 %, at 130 % in
-    all; at 110 % it takes minutes to see.
+    Requests in flight grew by more than MOST_BACKLOG_GROWTH, or reached the limit. At little above
+    the capacity that takes minutes to see.
     """
-    return bool(point["in_flight_limit_reached"]) or _over(point["backlog_growth"], 3)
+    return bool(point["in_flight_limit_reached"]) or _over(
+        point["backlog_growth"], MOST_BACKLOG_GROWTH
+    )
 
 
 def _concurrency_not_held(point: Point) -> bool:

@@ -9,15 +9,15 @@ import shlex
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from crossover import engines, layout
-from crossover.campaign import PROTOCOL, Campaign, Session, canonical, digest, missing_in_shell
-from crossover.errors import CrossoverError, DeviceBusyError, plain_errors
+from crossover.campaign import PROTOCOL, Campaign, Session, missing_in_shell
+from crossover.digests import canonical, digest
+from crossover.errors import CrossoverError, DeviceBusyError
 from crossover.refine import prospect
 from crossover.server import debts, processes, session
 from crossover.server.session import Handle
@@ -237,25 +237,6 @@ def end_on_sigterm() -> None:
             signal.SIGTERM,
             lambda *args: threading.Thread(target=end, args=args, daemon=True).start(),
         )
-
-
-@contextlib.contextmanager
-def logged_to(path: str) -> Iterator[None]:
-    """Send what a `script:` prints, and how it failed, to its log, which Snakemake then shows."""
-    with (
-        open(path, "w", buffering=1) as log,
-        contextlib.redirect_stdout(log),
-        contextlib.redirect_stderr(log),
-    ):
-        try:
-            with plain_errors():
-                yield
-        except SystemExit as ended:
-            print(ended.code, file=log)
-            raise SystemExit(1) from None
-        except Exception:
-            traceback.print_exc(file=log)
-            raise SystemExit(1) from None
 
 
 # ------------------------------------------------------------------ what the analysis depends on

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from crossover.engines import programs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,20 +91,6 @@ class Gauges:
     kv_cache_usage: float | None = None
 
 
-_SECRET = re.compile(r"(^|_)(key|token|password|secret)$|api_key|password", re.IGNORECASE)
-
-
-def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A server's own account of its settings, without the values that are credentials."""
-
-    def cleaned(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {k: cleaned(v) for k, v in value.items() if not _SECRET.search(str(k))}
-        return [cleaned(item) for item in value] if isinstance(value, list) else value
-
-    return cleaned(settings)
-
-
 class Engine(ABC):
     """One kind of server. `http` is a client whose base URL is the server's address."""
 
@@ -113,6 +99,8 @@ class Engine(ABC):
     core_processes: ClassVar[str | None] = None
     """Pattern of the command lines of its processes that compute; the others, in front of them,
     take requests and send tokens. None: they cannot be told apart."""
+    program: ClassVar[str | None] = None
+    """What is run from the PATH where the variant names no `binary`; None: `check_installed` asks."""
     takes: ClassVar[frozenset[str]] = frozenset()
     """Which of the variant's keys `command`, `binary` and `url` mean something to it."""
     speculation_settings: ClassVar[str] = "spec|draft"
@@ -132,6 +120,13 @@ class Engine(ABC):
 
     def check_installed(self, variant: Variant) -> None:
         """Raise EngineError, with what to install, unless `command` can be run here."""
+        if self.program:
+            programs.refuse_missing(
+                "binary",
+                variant.binary or self.program,
+                "activate the environment that it is installed in, or give the path of its "
+                f"`{self.program}` as `binary`",
+            )
 
     def environment(self, variant: Variant) -> dict[str, str]:
         """Variables that the engine needs, below the variant's own `env`."""

@@ -18,6 +18,8 @@ folder of this file; name: one that no other server has, e.g. for a container. T
 """
 
 _PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
+_LIKE_ONE = re.compile(r"(?<![${%])\{([A-Za-z_]\w*)\}(?!\})")
+"""Not `${NAME}`, which the shell gives, nor the `{{name}}` and `%{name}` of other programs."""
 
 
 def flags(args: Mapping[str, Any]) -> list[str]:
@@ -53,6 +55,14 @@ def refuse_own(args: Mapping[str, Any], own: Collection[str]) -> None:
 def is_left_open(word: str) -> bool:
     """Whether a word of a command holds a placeholder."""
     return _PLACEHOLDER.search(word) is not None
+
+
+def refuse_unknown(key: str, words: Collection[str]) -> None:
+    """Raise CampaignError for what looks like a placeholder in the variant's `key` and is none."""
+    for name in _LIKE_ONE.findall(" ".join(words)):
+        if name not in PLACEHOLDERS:
+            known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+            raise CampaignError(f"{key}: {{{name}}} is no placeholder; known: {known}")
 
 
 def without_shell_values(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import shutil
 from typing import TYPE_CHECKING, Any
 
-from crossover.engines import llamacpp_server, prometheus
+from crossover.engines import llamacpp_server, programs, prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
 from crossover.engines.flags import flags, refuse_own, without_shell_values
 from crossover.errors import CampaignError, EngineError
@@ -73,11 +72,8 @@ class LlamaCpp(Engine):
     def check_installed(self, variant: Variant) -> None:
         """Raise EngineError unless the wheel, or the variant's binary, is there."""
         if variant.binary:
-            if shutil.which(variant.binary) is None:
-                raise EngineError(
-                    f"binary: {variant.binary!r} is no program that can be run "
-                    "here; give the path of a llama-server, or leave `binary` out for the wheel"
-                )
+            advice = "give the path of a llama-server, or leave `binary` out for the wheel"
+            programs.refuse_missing("binary", variant.binary, advice)
         elif importlib.util.find_spec("xllamacpp") is None:
             raise EngineError(
                 "xllamacpp is not installed; "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
-from crossover.engines import prometheus
+from crossover.engines import programs, prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
-from crossover.engines.flags import is_left_open
+from crossover.engines.flags import is_left_open, refuse_unknown
 from crossover.errors import CampaignError, EngineError
 from crossover.load import proxies
 
@@ -52,6 +51,8 @@ class OpenAI(Engine):
                     "stop: given with url; a server that is not started is not stopped"
                 )
             return None
+        refuse_unknown("command", variant.command)
+        refuse_unknown("stop", variant.stop or ())
         if not any("{port}" in word for word in variant.command):
             raise CampaignError(
                 f"command: {' '.join(variant.command)!r} has no {{port}}; the server must listen "
@@ -68,11 +69,8 @@ class OpenAI(Engine):
         if variant.url:
             proxies.refuse(variant.url)
         for key, words in (("command", variant.command), ("stop", variant.stop)):
-            if words and not is_left_open(words[0]) and shutil.which(words[0]) is None:
-                raise EngineError(
-                    f"{key}: {words[0]!r} is no program that can be run here; "
-                    "give its path, or install it"
-                )
+            if words and not is_left_open(words[0]):
+                programs.refuse_missing(key, words[0], "give its path, or install it")
 
     def describe(self, http: httpx.Client) -> Description:
         """The model that it serves first, and its list of models, if it gives one."""

@@ -8,13 +8,13 @@ calls. `--speculative-num-draft-tokens` is the verify width: it contains that on
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from crossover.credentials import without_secrets
 from crossover.engines import prometheus
-from crossover.engines.base import Counters, Description, Engine, Gauges, without_secrets
+from crossover.engines.base import Counters, Description, Engine, Gauges
 from crossover.engines.flags import flags, refuse_own
 from crossover.errors import EngineError
 
@@ -31,6 +31,7 @@ class Sglang(Engine):
     """SGLang's HTTP server; `binary` names another `sglang` than the one on the PATH."""
 
     name = "sglang"
+    program = "sglang"
     core_processes = r"sglang::scheduler"
     takes = frozenset({"binary"})
     reads_variables = ("SGLANG_", "SGL_")
@@ -45,20 +46,11 @@ class Sglang(Engine):
         """
         refuse_own(variant.args, OWN_FLAGS)
         return [
-            *(variant.binary or "sglang", "serve"),
+            *(variant.binary or self.program, "serve"),
             *("--model-path", "{model}", "--served-model-name", "{model_name}"),
             *("--host", "127.0.0.1", "--port", "{port}", "--enable-metrics"),
             *flags(variant.args),
         ]
-
-    def check_installed(self, variant: Variant) -> None:
-        """Raise EngineError unless `sglang`, or the variant's binary, can be run."""
-        if shutil.which(variant.binary or "sglang") is None:
-            raise EngineError(
-                f"{'binary: ' + repr(variant.binary) if variant.binary else 'sglang'} is no "
-                "program that can be run here; activate the environment that SGLang is installed "
-                "in, or give the path of its `sglang` as `binary`"
-            )
 
     def describe(self, http: httpx.Client) -> Description:
         """What /server_info and /v1/models say.

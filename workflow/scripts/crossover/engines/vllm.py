@@ -7,13 +7,13 @@ contain the bonus token. A verify step is counted for a request that had drafts 
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from crossover.credentials import without_secrets
 from crossover.engines import prometheus
-from crossover.engines.base import Counters, Description, Engine, Gauges, without_secrets
+from crossover.engines.base import Counters, Description, Engine, Gauges
 from crossover.engines.flags import flags, refuse_own
 from crossover.errors import CampaignError, EngineError
 
@@ -32,6 +32,7 @@ class Vllm(Engine):
     """vLLM's OpenAI server; `binary` names another `vllm` than the one on the PATH."""
 
     name = "vllm"
+    program = "vllm"
     core_processes = r"VLLM::(EngineCore|Worker)"
     takes = frozenset({"binary"})
     reads_variables = ("VLLM_", "FLASHINFER_")
@@ -52,20 +53,11 @@ class Vllm(Engine):
         """
         refuse_own(variant.args, OWN_FLAGS)
         return [
-            variant.binary or "vllm",
+            variant.binary or self.program,
             *("serve", "{model}", "--served-model-name", "{model_name}"),
             *("--host", "127.0.0.1", "--port", "{port}"),
             *flags(variant.args),
         ]
-
-    def check_installed(self, variant: Variant) -> None:
-        """Raise EngineError unless `vllm`, or the variant's binary, can be run."""
-        if shutil.which(variant.binary or "vllm") is None:
-            raise EngineError(
-                f"{'binary: ' + repr(variant.binary) if variant.binary else 'vllm'} is no program "
-                "that can be run here; activate the environment that vLLM is installed in, or "
-                "give the path of its `vllm` as `binary`"
-            )
 
     def environment(self, variant: Variant) -> dict[str, str]:
         """Development routes: the cache reset and the server's own account of its settings."""

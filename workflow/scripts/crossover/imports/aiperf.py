@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from crossover import metrics
 from crossover.imports import names
-from crossover.imports.document import Document
-from crossover.imports.run import (
-    Run,
-    errors,
-    known,
-    level,
-    load_remarks,
-    mapping,
-    positive,
-    unix_s,
-)
+from crossover.imports.format import Format
+from crossover.imports.run import Run, known, level, mapping, positive, run_at, unix_s
 
-NAME = "aiperf"
-_KEYS = ("request_throughput", "output_token_throughput", "input_config")
 _QUANTITIES = {
     "ttft_s": "time_to_first_token",
     "tpot_s": "inter_token_latency",  # (latency - TTFT) / (tokens - 1): TPOT here
@@ -31,41 +21,26 @@ _STATISTICS = {"mean": "avg", "p50": "p50", "p90": "p90", "p99": "p99"}
 _UNITS = {"ms": 1e-3, "sec": 1.0, "s": 1.0, "us": 1e-6, "ns": 1e-9}
 
 
-def mismatch(document: Document) -> str | None:
-    """Why the file is not of this format; None: it is."""
-    return document.lacking(*_KEYS)
+class Aiperf(Format):
+    """`profile_export_aiperf.json`."""
 
+    name = "aiperf"
+    keys = ("request_throughput", "output_token_throughput", "input_config")
 
-def read(document: Document) -> list[Run]:
-    """The run of a file; several where somebody put files together."""
-    return [
-        _run(found, document, document.source(place))
-        for place, found in enumerate(document.objects)
-    ]
-
-
-def _run(found: Mapping[str, Any], document: Document, source: str) -> Run:
-    cap, rate = _load(found["input_config"])
-    of = level(cap, rate)
-    figures = _figures(found)
-    warnings, invalid = load_remarks(
-        of, achieved=figures.get("achieved_concurrency"), requests=figures.get("requests")
-    )
-    if found.get("was_cancelled") or found.get("is_complete") is False:
-        invalid = [*invalid, "run_incomplete"]
-    return Run(
-        source=source,
-        tool=NAME,
-        variant=names.variant_of(document.path),
-        concurrency=of.concurrency,
-        no_level=of.no_level,
-        trial=names.trial_of(document.path),
-        figures=figures,
-        asked=_asked(found["input_config"]),
-        server=known({"model_name": _model(found["input_config"])}),
-        warnings=tuple(warnings),
-        invalid_reasons=(*errors(figures.get("completed"), figures.get("failed")), *invalid),
-    )
+    def run(self, found: Mapping[str, Any], path: Path, source: str) -> Run:
+        """The run of a summary."""
+        incomplete = found.get("was_cancelled") or found.get("is_complete") is False
+        return run_at(
+            level(*_load(found["input_config"])),
+            _figures(found),
+            source=source,
+            tool=self.name,
+            variant=names.variant_of(path),
+            trial=names.trial_of(path),
+            asked=_asked(found["input_config"]),
+            server=known({"model_name": _model(found["input_config"])}),
+            invalid_reasons=["run_incomplete"] if incomplete else [],
+        )
 
 
 def _figures(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from crossover.errors import ResultFileError
-from crossover.imports import (
-    aiperf,
-    guidellm,
-    plain_csv,
-    sglang_bench,
-    vllm_bench,
-    vllm_sweep,
-)
+from crossover.imports.aiperf import Aiperf
 from crossover.imports.document import Document
+from crossover.imports.format import Format
+from crossover.imports.guidellm import Guidellm
+from crossover.imports.plain_csv import PlainCsv
 from crossover.imports.run import Run
+from crossover.imports.sglang_bench import SglangBench
+from crossover.imports.vllm_bench import VllmBench
+from crossover.imports.vllm_sweep import VllmSweep
 
-FORMATS: tuple[ModuleType, ...] = (
-    vllm_sweep,
-    vllm_bench,
-    sglang_bench,
-    guidellm,
-    aiperf,
-    plain_csv,
+FORMATS: tuple[Format, ...] = (
+    VllmSweep(),
+    VllmBench(),
+    SglangBench(),
+    Guidellm(),
+    Aiperf(),
+    PlainCsv(),
 )
-"""Each has `NAME`, `mismatch(document)` and `read(document)`; the first that matches reads."""
+"""The first that a file matches reads it."""
 
 ENDINGS = {".json", ".jsonl", ".csv"}
 
@@ -101,7 +99,7 @@ def read_files(files: Sequence[str]) -> Reading:
             reading.not_levels[run.source] = run.no_level
         elif (same := seen.setdefault(_identity(run), run.source)) == run.source:
             reading.runs.append(run)
-        elif run.tool != vllm_sweep.NAME:
+        elif run.tool != VllmSweep.name:
             reading.not_levels[run.source] = f"the same run as in {same}"
     if not reading.runs:
         raise ResultFileError(f"no level to import\n{reading}")
@@ -114,8 +112,8 @@ def _all_runs(files: Sequence[str]) -> tuple[list[Run], dict[str, str]]:
     unread = {}
     for file in files:
         document = Document.load(Path(file))
-        reasons = {form.NAME: form.mismatch(document) for form in FORMATS}
-        form = next((form for form in FORMATS if reasons[form.NAME] is None), None)
+        reasons = {form.name: form.mismatch(document) for form in FORMATS}
+        form = next((form for form in FORMATS if reasons[form.name] is None), None)
         if form is None:
             unread[file] = _why(reasons)
         else:
@@ -127,9 +125,9 @@ def _identity(run: Run) -> Hashable:
     """Equal for copies of one run. A sweep's table may name its variant otherwise than its folder;
     rounded figures of a table are equal by chance too.
     """
-    if run.tool == plain_csv.NAME:
+    if run.tool == PlainCsv.name:
         return run.source
-    variant = None if run.tool == vllm_sweep.NAME else run.variant
+    variant = None if run.tool == VllmSweep.name else run.variant
     return (
         run.tool,
         variant,

@@ -2,76 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from crossover import metrics
 from crossover.imports import names
 from crossover.imports.document import Document
+from crossover.imports.format import Format
 from crossover.imports.run import (
     Level,
     Run,
-    errors,
     known,
     level,
-    load_remarks,
     mapping,
     number,
     positive,
+    run_at,
     text,
     whole,
 )
 
-NAME = "guidellm"
 _STATISTICS = {"mean": ("mean",), "p50": ("median",), "p90": ("percentiles", "p90")}
 _STATISTICS["p99"] = ("percentiles", "p99")
 _STATUSES = {"successful": "ok", "errored": "failed", "incomplete": "cancelled"}
 _DATA = ("kind", "source", "path", "prompt_tokens", "output_tokens")
 
 
-def mismatch(document: Document) -> str | None:
-    """Why the file is not of this format; None: it is."""
-    if why := document.lacking("benchmarks"):
-        return why
-    for report in document.objects:
-        for benchmark in _list(report["benchmarks"]):
-            if _at(benchmark, "metrics", "output_tokens_per_second") is None:
-                return "a benchmark lacks metrics.output_tokens_per_second"
-    return None if any(_list(r["benchmarks"]) for r in document.objects) else "no benchmarks in it"
+class Guidellm(Format):
+    """`benchmarks.json`."""
 
+    name = "guidellm"
 
-def read(document: Document) -> list[Run]:
-    """The runs of a file: every benchmark of it."""
-    return [
-        _run(benchmark, report, document, f"{document.path}:{place}")
-        for report in document.objects
-        for place, benchmark in enumerate(_list(report["benchmarks"]), start=1)
-    ]
+    def mismatch(self, document: Document) -> str | None:
+        """Why the file holds no reports with benchmarks; None: it does."""
+        if why := document.lacking("benchmarks"):
+            return why
+        benchmarks = [one for report in document.objects for one in _list(report["benchmarks"])]
+        if not benchmarks:
+            return "no benchmarks in it"
+        if any(_at(one, "metrics", "output_tokens_per_second") is None for one in benchmarks):
+            return "a benchmark lacks metrics.output_tokens_per_second"
+        return None
 
+    def parts(self, document: Document) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Every benchmark, with the report that it is in."""
+        for report in document.objects:
+            for place, benchmark in enumerate(_list(report["benchmarks"]), start=1):
+                yield f"{document.path}:{place}", {"benchmark": benchmark, "report": report}
 
-def _run(
-    benchmark: Mapping[str, Any], report: Mapping[str, Any], document: Document, source: str
-) -> Run:
-    strategy = _at(benchmark, "config", "strategy") or _at(benchmark, "args", "strategy")
-    of = _level(mapping(strategy))
-    figures = _figures(benchmark)
-    warnings, invalid = load_remarks(
-        of, achieved=figures.get("achieved_concurrency"), requests=figures.get("requests")
-    )
-    return Run(
-        source=source,
-        tool=NAME,
-        variant=names.variant_of(document.path),
-        concurrency=of.concurrency,
-        no_level=of.no_level,
-        trial=names.trial_of(document.path),
-        figures=figures,
-        asked=_asked(report),
-        server=known({"model_name": _model(report, benchmark)}),
-        warnings=tuple(warnings),
-        invalid_reasons=(*errors(figures.get("completed"), figures.get("failed")), *invalid),
-        requests=_request_rows(benchmark),
-    )
+    def run(self, found: Mapping[str, Any], path: Path, source: str) -> Run:
+        """The run of a benchmark."""
+        benchmark, report = found["benchmark"], found["report"]
+        strategy = _at(benchmark, "config", "strategy") or _at(benchmark, "args", "strategy")
+        return run_at(
+            _level(mapping(strategy)),
+            _figures(benchmark),
+            source=source,
+            tool=self.name,
+            variant=names.variant_of(path),
+            trial=names.trial_of(path),
+            asked=_asked(report),
+            server=known({"model_name": _model(report, benchmark)}),
+            requests=_request_rows(benchmark),
+        )
 
 
 def _level(strategy: Mapping[str, Any]) -> Level:

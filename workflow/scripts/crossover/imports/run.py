@@ -6,16 +6,13 @@ Missing is None, never 0: the non-standard JSON tokens `NaN` and `Infinity` are 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 HELD = 0.95
 """Mean share of a level's requests in flight below which a run is remarked on."""
-
-_SECRET = re.compile(r"(^|_)(\w*key|token|secret|password)$", re.IGNORECASE)
 
 ENOUGH_WAVES = 4
 """Requests per client below which ramp and tail are a large part of a run."""
@@ -142,7 +139,39 @@ def level(cap: Any, request_rate: Any) -> Level:
     return Level(None, "all requests at once, without a cap on requests in flight")
 
 
-def load_remarks(
+def run_at(
+    of: Level,
+    figures: Mapping[str, Any],
+    *,
+    warnings: Iterable[str] = (),
+    invalid_reasons: Iterable[str] = (),
+    **told: Any,
+) -> Run:
+    """A run at a level, with what its load and its failures say of it besides.
+
+    Args:
+        of: the level.
+        figures: columns of records.POINTS.
+        warnings, invalid_reasons: what the format knows besides.
+        told: the run's other fields.
+    """
+    of_load, not_held = _load_remarks(
+        of,
+        achieved=figures.get("achieved_concurrency"),
+        requests=figures.get("requests", figures.get("completed")),
+    )
+    failures = _failures(figures.get("completed"), figures.get("failed"))
+    return Run(
+        concurrency=of.concurrency,
+        no_level=of.no_level,
+        figures=figures,
+        warnings=(*of_load, *warnings),
+        invalid_reasons=(*failures, *not_held, *invalid_reasons),
+        **told,
+    )
+
+
+def _load_remarks(
     of: Level, *, achieved: float | None, requests: float | None
 ) -> tuple[list[str], list[str]]:
     """(warnings, reasons why the run is invalid) about how its load was kept up.
@@ -163,20 +192,9 @@ def load_remarks(
     return warnings + ["concurrency_below_level"] * (held is False), []
 
 
-def errors(completed: float | None, failed: float | None) -> list[str]:
+def _failures(completed: float | None, failed: float | None) -> list[str]:
     """Why a run with so many answers and failures is invalid; empty if it is not."""
     if completed is not None and completed <= 0:
         return ["no_tokens"]
     share = per(failed, (completed or 0) + (failed or 0))
     return ["errors"] if share is not None and share > 0.01 else []
-
-
-def without_secrets(value: Any) -> Any:
-    """A server's settings without keys, tokens and passwords, however deep they stand."""
-    if isinstance(value, Mapping):
-        return {
-            key: without_secrets(item) for key, item in value.items() if not _SECRET.search(key)
-        }
-    if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    return value

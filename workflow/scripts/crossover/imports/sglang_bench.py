@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from crossover.credentials import without_secrets
 from crossover.imports import bench_json, names
-from crossover.imports.document import Document
+from crossover.imports.format import Format
 from crossover.imports.run import (
     Run,
-    errors,
     known,
     level,
-    load_remarks,
     mapping,
     number,
     positive,
+    run_at,
     text,
     whole,
-    without_secrets,
 )
 
-NAME = "SGLang bench_serving"
-_KEYS = ("duration", "completed", "output_throughput", "total_output_tokens_retokenized")
 _LENGTHS = {
     "sharegpt": ("sharegpt_output_len",),
     "random": ("random_input_len", "random_output_len", "random_range_ratio"),
@@ -47,50 +45,37 @@ _SETTINGS = (
 """Of `server_info`: what else decides the throughput."""
 
 
-def mismatch(document: Document) -> str | None:
-    """Why the file is not of this format; None: it is."""
-    return document.lacking(*_KEYS)
+class SglangBench(Format):
+    """What bench_serving appends to its `--output-file`."""
 
+    name = "SGLang bench_serving"
+    keys = ("duration", "completed", "output_throughput", "total_output_tokens_retokenized")
 
-def read(document: Document) -> list[Run]:
-    """The runs of a file."""
-    return [
-        _run(found, document, document.source(place))
-        for place, found in enumerate(document.objects)
-    ]
-
-
-def _run(found: Mapping[str, Any], document: Document, source: str) -> Run:
-    of = level(found.get("max_concurrency"), found.get("request_rate"))
-    info = mapping(found.get("server_info"))
-    acceptance = positive(found.get("accept_length"))
-    figures = bench_json.figures(found, e2e="e2e_latency") | known(
-        {
+    def run(self, found: Mapping[str, Any], path: Path, source: str) -> Run:
+        """The run of an object."""
+        info = mapping(found.get("server_info"))
+        acceptance = positive(found.get("accept_length"))
+        own = {
             "achieved_concurrency": positive(found.get("concurrency")),
             "acceptance_length": acceptance,
         }
-    )
-    warnings, invalid = load_remarks(
-        of,
-        achieved=figures.get("achieved_concurrency"),
-        requests=figures.get("requests", figures.get("completed")),
-    )
-    warnings += bench_json.peak_remark(found) + _length_remark(found)
-    return Run(
-        source=source,
-        tool=NAME,
-        variant=text(found.get("tag")) or names.variant_of(document.path),
-        concurrency=of.concurrency,
-        no_level=of.no_level,
-        trial=names.trial_of(document.path),
-        figures=figures,
-        asked=_asked(found),
-        server=_server(info),
-        settings={key: info[key] for key in _SETTINGS if key in info} | _effective_cap(info),
-        warnings=(*warnings, *["acceptance_of_server"] * (acceptance is not None)),
-        invalid_reasons=(*errors(figures.get("completed"), figures.get("failed")), *invalid),
-        requests=bench_json.request_rows(found),
-    )
+        return run_at(
+            level(found.get("max_concurrency"), found.get("request_rate")),
+            bench_json.figures(found, e2e="e2e_latency") | known(own),
+            source=source,
+            tool=self.name,
+            variant=text(found.get("tag")) or names.variant_of(path),
+            trial=names.trial_of(path),
+            asked=_asked(found),
+            server=_server(info),
+            settings={key: info[key] for key in _SETTINGS if key in info} | _effective_cap(info),
+            warnings=(
+                *bench_json.peak_remark(found),
+                *_length_remark(found),
+                *["acceptance_of_server"] * (acceptance is not None),
+            ),
+            requests=bench_json.request_rows(found),
+        )
 
 
 def _asked(found: Mapping[str, Any]) -> dict[str, Any]:

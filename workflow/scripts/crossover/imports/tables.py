@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crossover.campaign import digest
+from crossover.digests import digest
 from crossover.imports import arms
 from crossover.imports.files import Reading, read_files
 from crossover.imports.names import choose_baseline

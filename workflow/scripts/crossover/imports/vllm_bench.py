@@ -6,80 +6,76 @@ One JSON object a run; with `--append-result` one a line.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from crossover import metrics
 from crossover.imports import bench_json, names
-from crossover.imports.document import Document
+from crossover.imports.format import Format
 from crossover.imports.run import (
     Run,
-    errors,
     known,
     level,
-    load_remarks,
     number,
     numbers,
     per,
     positive,
+    run_at,
     seconds,
     text,
     unix_s,
 )
 
-NAME = "vllm bench serve"
-KEYS = ("model_id", "duration", "completed", "output_throughput", "request_rate")
 _ASKED = ("dataset_name", "random_input_len", "random_output_len")
 """Written by sweeps and `--metadata`; the tool itself does not say what it asked."""
 
 
-def mismatch(document: Document) -> str | None:
-    """Why the file is not of this format; None: it is."""
-    return document.lacking(*KEYS)
+class VllmBench(Format):
+    """What `--save-result` writes."""
 
+    name = "vllm bench serve"
+    keys = ("model_id", "duration", "completed", "output_throughput", "request_rate")
 
-def read(document: Document) -> list[Run]:
-    """The runs of a file."""
-    return [
-        run(
-            found,
-            document.source(place),
-            variant=text(found.get("label")) or names.variant_of(document.path),
-            trial=names.trial_of(document.path),
+    def run(self, found: Mapping[str, Any], path: Path, source: str) -> Run:
+        """The run of an object, or of a row of a sweep's table."""
+        return run_at(
+            level(found.get("max_concurrency"), found.get("request_rate")),
+            _figures(found),
+            source=source,
+            tool=self.name,
+            variant=self.variant(found, path),
+            trial=self.trial(found, path),
+            asked=known({key: found.get(key) for key in _ASKED}),
+            server=known({"model_name": text(found.get("model_id"))}),
+            warnings=bench_json.peak_remark(found),
+            requests=bench_json.request_rows(found),
         )
-        for place, found in enumerate(document.objects)
-    ]
+
+    def variant(self, found: Mapping[str, Any], path: Path) -> str:
+        """The label that was given, or what the file's name says."""
+        return text(found.get("label")) or names.variant_of(path)
+
+    def trial(self, found: Mapping[str, Any], path: Path) -> int | None:
+        """What the file's name counts."""
+        return names.trial_of(path)
 
 
-def run(
-    found: Mapping[str, Any], source: str, *, variant: str, trial: int | None, tool: str = NAME
-) -> Run:
-    """One result as a run; sweeps hold the same."""
-    of = level(found.get("max_concurrency"), found.get("request_rate"))
-    figures = bench_json.figures(found, e2e="e2el") | _speculation(found)
+def _figures(found: Mapping[str, Any]) -> dict[str, Any]:
     latency = seconds(found.get("mean_e2el_ms"))
     rate = positive(found.get("request_throughput"))
-    achieved = None if latency is None or rate is None else rate * latency  # Little's law
     ended = unix_s(found.get("date"), "%Y%m%d-%H%M%S")
-    figures |= known(
-        {
-            "achieved_concurrency": achieved,
-            "started_at": None if ended is None else ended - (number(found.get("duration")) or 0),
-        }
-    )
-    warnings, invalid = load_remarks(of, achieved=achieved, requests=figures.get("requests"))
-    return Run(
-        source=source,
-        tool=tool,
-        variant=variant,
-        concurrency=of.concurrency,
-        no_level=of.no_level,
-        trial=trial,
-        figures=figures,
-        asked=known({key: found.get(key) for key in _ASKED}),
-        server=known({"model_name": text(found.get("model_id"))}),
-        warnings=(*warnings, *bench_json.peak_remark(found)),
-        invalid_reasons=(*errors(figures.get("completed"), figures.get("failed")), *invalid),
-        requests=bench_json.request_rows(found),
+    return (
+        bench_json.figures(found, e2e="e2el")
+        | _speculation(found)
+        | known(
+            {
+                # Little's law
+                "achieved_concurrency": None if latency is None or rate is None else rate * latency,
+                "started_at": None
+                if ended is None
+                else ended - (number(found.get("duration")) or 0),
+            }
+        )
     )
 
 

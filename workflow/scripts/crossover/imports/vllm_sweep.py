@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from crossover.imports import names, vllm_bench
+from crossover.imports import names
 from crossover.imports.document import Document
-from crossover.imports.run import Run, whole
+from crossover.imports.run import whole
+from crossover.imports.vllm_bench import VllmBench
 
-NAME = "vllm bench sweep"
 _FOLDER = re.compile(r"SERVE--(?P<serve>.+?)(?:-BENCH--.*)?")
 _WARMUP = -1
 _FIGURE = re.compile(
@@ -24,7 +24,7 @@ _FIGURE = re.compile(
     r"\w*throughput|\w+_(lens|times|texts)|Unnamed.*|"
 )
 _RUN = {
-    *vllm_bench.KEYS,
+    *VllmBench.keys,
     *("date", "endpoint_type", "backend", "label", "tokenizer_id", "num_prompts", "burstiness"),
     *("failed", "request_goodput", "run_number", "dataset_name", "ttfts", "itls", "latencies"),
     *("errors", "rtfx", "seed", "_benchmark_name", "num_warmups", "rps_change_events"),
@@ -32,39 +32,37 @@ _RUN = {
 """Keys of a run that say nothing about the server."""
 
 
-def mismatch(document: Document) -> str | None:
-    """Why the file is not of this format; None: it is."""
-    keys = (*vllm_bench.KEYS, "run_number")
-    if document.rows is None:
-        return document.lacking(*keys)
-    missing = [key for key in keys if key not in document.columns]
-    return f"table without {', '.join(missing)}" if missing else None
+class VllmSweep(VllmBench):
+    """A run, or a table of them."""
 
+    name = "vllm bench sweep"
+    keys = (*VllmBench.keys, "run_number")
 
-def read(document: Document) -> list[Run]:
-    """The runs of a file; a sweep's warm-up is none."""
-    found = document.objects or document.rows
-    return [
-        vllm_bench.run(
-            result,
-            document.source(place),
-            variant=_variant(result, document.path),
-            trial=number + 1,
-            tool=NAME,
-        )
-        for place, result in enumerate(found)
-        for number in [whole(result["run_number"]) or 0]
-        if number != _WARMUP
-    ]
+    def mismatch(self, document: Document) -> str | None:
+        """Why the file is not of this format; None: it is."""
+        if document.rows is None:
+            return super().mismatch(document)
+        missing = [key for key in self.keys if key not in document.columns]
+        return f"table without {', '.join(missing)}" if missing else None
 
+    def parts(self, document: Document) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """All runs but a sweep's warm-up, which is none."""
+        for place, found in enumerate(document.objects or document.rows):
+            if whole(found["run_number"]) != _WARMUP:
+                yield document.source(place), found
 
-def _variant(result: Mapping[str, Any], path: Path) -> str:
-    if folder := _FOLDER.fullmatch(path.absolute().parent.name):
-        return folder["serve"]
-    own = {
-        key: value
-        for key, value in result.items()
-        if key not in _RUN and not _FIGURE.fullmatch(key) and value != ""
-    }
-    said = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in sorted(own.items())]
-    return "-".join(said) or names.variant_of(path)
+    def variant(self, found: Mapping[str, Any], path: Path) -> str:
+        """The server's part of the folder's name, or of the run's own parameters."""
+        if folder := _FOLDER.fullmatch(path.absolute().parent.name):
+            return folder["serve"]
+        own = {
+            key: value
+            for key, value in found.items()
+            if key not in _RUN and not _FIGURE.fullmatch(key) and value != ""
+        }
+        said = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in sorted(own.items())]
+        return "-".join(said) or names.variant_of(path)
+
+    def trial(self, found: Mapping[str, Any], path: Path) -> int:
+        """The sweep's own count, which begins at 0."""
+        return (whole(found["run_number"]) or 0) + 1

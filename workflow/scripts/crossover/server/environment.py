@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crossover import engines, gpu
-from crossover.campaign import Variant, from_shell, is_secret, names_from_shell, secret_names
+from crossover.campaign import Variant, from_shell, names_from_shell, secret_names
+from crossover.credentials import is_secret
 from crossover.engines.flags import fill
 
 _MATTERS = (
