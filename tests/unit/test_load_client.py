@@ -1,4 +1,5 @@
 import itertools
+import re
 import select
 import socket
 import subprocess
@@ -345,6 +346,16 @@ def test_import_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     )
     assert shown.stdout.strip() == "set()"
+
+
+def test_room_for_connections_is_made_before_the_run():
+    code = "from crossover.load.process import allow_connections\n"
+    code += "allow_connections(700)\nprint(open('/proc/self/status').read())"
+    root = Path(__file__).parents[2] / "workflow" / "scripts"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert int(re.search(r"FDSize:\s*(\d+)", shown.stdout)[1]) > 700
 
 
 # ---------------------------------------------------------------------- where times come from
