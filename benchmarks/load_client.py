@@ -5,6 +5,7 @@
 
 Every client in turn puts the same load on a ground-truth server (benchmarks/load/truth_server.c),
 round by round; the table has medians over the rounds. The machine must be idle otherwise.
+docs/load-client.md says how to read it. Exit status 1 where a run of ours had no result.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def main() -> int:
         if client not in present:
             print(f"{client.name} is not installed: python3 benchmarks/load/install_peers.py")
     measured: dict[tuple[Level, str], list[dict[str, Any]]] = defaultdict(list)
+    ours_failed = False
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         truth.compile_to(folder)
@@ -100,17 +102,19 @@ def main() -> int:
                         row = run(client, level, folder, timeout_s)
                     except RunFailed as error:
                         print(f"{where}: no result: {error}", flush=True)
+                        ours_failed |= isinstance(client, Crossover)
                         continue
                     measured[level, client.name].append(row)
                     print(f"{where}: {row['cpu_us_per_token_event']:.1f} µs an event", flush=True)
     by_level = sorted(measured.items(), key=lambda item: LEVELS.index(item[0][0]))
     rows = [_median(rows) for _, rows in by_level]
     _print_table([level for (level, _), _ in by_level], rows)
-    for line in goals.lines(rows, [c for c in present if isinstance(c, Crossover)]):
-        print(line)
+    if any(row["client"] == Crossover.name for row in rows):
+        for line in goals.lines(rows, [c for c in present if isinstance(c, Crossover)]):
+            print(line)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n")
-    return 0
+    return int(ours_failed)
 
 
 def _arguments() -> argparse.Namespace:

@@ -33,6 +33,7 @@ PROGRAMS = (
     ("planning.py",),
     ("orchestration.py",),
     ("kill_matrix.py",),
+    ("fuzz_streams.py",),
     ("load_client.py", "--quick"),
     ("report.py",),
     ("clean_clone.py",),

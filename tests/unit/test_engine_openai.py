@@ -49,6 +49,9 @@ def test_at_a_given_url_nothing_is_started():
         ({"url": "http://h", "command": ("x", "{port}")}, "command or url: both"),
         ({"url": "http://h", "args": {"tp": 2}}, "args: tp given"),
         ({"url": "http://h/v1/"}, "without its /v1"),
+        ({"url": "http://h:99999"}, "'http://h:99999' is no address: Port out of range"),
+        ({"url": "http://h:x"}, "is no address: Port"),
+        ({"url": "http://[::1"}, "is no address: Invalid IPv6 URL"),
         ({"command": ("serve", "--port", "8000")}, r"no \{port\}"),
         (
             {"command": ("serve", "-p", "{port}", "--health", "http://h:{prot}")},

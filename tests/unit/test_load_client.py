@@ -1,4 +1,6 @@
 import itertools
+import re
+import select
 import socket
 import subprocess
 import sys
@@ -30,6 +32,7 @@ from crossover.load import client as client_module
 from crossover.load.arrivals import ClosedLoop
 from crossover.load.backlog import Backlog
 from crossover.load.client import run_load
+from crossover.load.exchange import Exchange
 from crossover.load.prompts import Prepared
 from crossover.load.window import tokens_of
 
@@ -259,6 +262,30 @@ def test_no_server_is_an_error():
         run_load(url, plain_requests(url), ClosedLoop(2, 0.05), QUICK)
 
 
+def test_one_that_sends_without_end_leaves_the_others_their_turn(monkeypatch):
+    monkeypatch.setattr(connection, "_READS_AT_ONCE", 2)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        select.epoll() as epoll,
+    ):
+        place = connection.Place(socket.AF_INET, listener.getsockname(), None)
+        seen = stamps.Stamps(1)
+        receiver = connection.Connection(place, epoll, seen)
+        sender, _ = listener.accept()
+        epoll.poll(5)
+        assert receiver.open()
+        receiver.send(Exchange(0, 0, 0), b"POST / HTTP/1.1\r\n\r\n")
+        sender.sendall(HEAD + chunked(b"x" * 60_000))
+        assert epoll.poll(5)
+        assert not receiver.read()
+        assert seen.reads <= 2
+        while sum(map(len, receiver.exchange.bodies)) < 60_000:
+            assert epoll.poll(5), "what is left is not announced again"
+            receiver.read()
+        sender.close()
+        receiver.close()
+
+
 def test_server_that_goes_away_ends_the_run():
     with SseServer(lambda n, b: answer(events=3, gap_s=0.005)) as server:
 
@@ -319,6 +346,16 @@ def test_import_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     )
     assert shown.stdout.strip() == "set()"
+
+
+def test_room_for_connections_is_made_before_the_run():
+    code = "from crossover.load.process import allow_connections\n"
+    code += "allow_connections(700)\nprint(open('/proc/self/status').read())"
+    root = Path(__file__).parents[2] / "workflow" / "scripts"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert int(re.search(r"FDSize:\s*(\d+)", shown.stdout)[1]) > 700
 
 
 # ---------------------------------------------------------------------- where times come from

@@ -136,9 +136,9 @@ def test_answer_that_was_not_streamed():
         b'"usage":{"prompt_tokens":3,"completion_tokens":2,'
         b'"prompt_tokens_details":{"cached_tokens":1}}}'
     )
-    answer = decode(exchange(body[:20], body[20:]))
+    answer = decode(exchange(b"\n", b"\n ", body[:20], body[20:]))
     assert (answer.status, answer.output_tokens, answer.cached_tokens) == ("ok", 2, 1)
-    assert [*answer.stamps_ns] == [2_000_000]
+    assert [*answer.stamps_ns] == [4_000_000]
     assert answer.event_tokens() == [2.0]
 
 
@@ -153,7 +153,8 @@ def test_answer_that_was_not_streamed():
         ([event({"object": "error", "message": "boom"})], "stream_error", "boom"),
         ([event({"error": "boom"})], "stream_error", "boom"),
         ([event(content("a")), event("{nonsense")], "bad_json", "malformed"),
-        ([b'data: {"choices":[{"text":"\xff"}]}\n\n'], "bad_json", "UTF-8"),
+        ([b'data: {"choices":[{"text":"\xff"}]}\n\n'], "bad_json", "utf-8"),
+        ([b'data: {"con\xeetent":0,"choices":[]}\n\n'], "bad_json", "utf-8"),
         ([b'data: {"error":' + 100_000 * b"[" + b"\n\n"], "bad_json", "recursion"),
         ([event(content("a", usage={"completion_tokens": -1}))], "bad_json", ">= 0"),
         (

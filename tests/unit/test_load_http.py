@@ -171,6 +171,28 @@ def test_keep_alive_that_was_closed_between_two_requests_costs_no_answer():
     assert len(run.connect_s) > 2
 
 
+def test_a_refused_client_whose_connection_is_closed_meanwhile_asks_again():
+    with SseServer(first_then_good(*status(503, b"busy"), 0.01, CLOSE)) as server:
+        _, answers = put_load(server, 1)
+    assert [a.error_class for a in answers if a.status == "failed"] == ["http_503"]
+    assert sum(a.status == "ok" for a in answers) >= 3
+
+
+def test_a_stream_in_the_smallest_pieces_is_completed():
+    """Its usage is many reads before its end."""
+    wire = HEAD + chunked(GOOD + event("[DONE]")) + LAST_CHUNK
+    place = wire.index(b'"completion_tokens"') + 25
+    steps = [wire[:place]]
+    for i in range(place, len(wire), 4):
+        steps += [0.001, wire[i : i + 4]]
+    seen = []
+    load = replace(QUICK, steady=Steady(1.2, 1, 5))
+    with SseServer(lambda n, b: iter(steps)) as server:
+        put_load(server, 1, load, on_progress=seen.append)
+    assert seen[-1].completed > 0
+    assert seen[-1].failed == 0
+
+
 # ---------------------------------------------------------------------- secrets
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from crossover.engines import programs, prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
@@ -46,6 +47,10 @@ class OpenAI(Engine):
         if variant.url is not None:
             if variant.url.rstrip("/").endswith("/v1"):
                 raise CampaignError(f"url: {variant.url!r} must be given without its /v1")
+            try:
+                urlsplit(variant.url).port  # noqa: B018  it is looked at only here
+            except ValueError as error:
+                raise CampaignError(f"url: {variant.url!r} is no address: {error}") from None
             if variant.stop is not None:
                 raise CampaignError(
                     "stop: given with url; a server that is not started is not stopped"

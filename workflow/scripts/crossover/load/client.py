@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from crossover.load.prompts import Prepared
     from crossover.load.said import Rejection
 
-_USAGE = re.compile(rb'"completion_tokens"\s*:\s*(\d+)')
+_USAGE = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,9})')
 
 _TICK_NS = 1_000_000
 _TICK_FROM_EVENTS_PER_S = 1000
@@ -461,14 +461,14 @@ class _Loop:
             self._record_failure(client, rejected, end_ns, rejected.pause_s)
             return
         self._close_exchange(client, end_ns)
-        tokens = _USAGE.search(b"".join(exchange.bodies[-3:]))
+        tokens = _last_usage(exchange.bodies[-3:]) or _last_usage(exchange.bodies)
         if tokens is None:
             # An error inside a 200 answer: `decode` names it; here it must not count or repeat
             # at full speed.
             self._pause(client)
             return
         self.phases.count_completed(end_ns)
-        self.completed_tokens += int(tokens[1])
+        self.completed_tokens += tokens
         self.completed_reads += len(exchange.stamps)
         if self.arrivals.after_answer(client.number):
             self._begin(client)
@@ -543,6 +543,12 @@ class _Loop:
             elif now - connection.last_byte_ns > load.idle_timeout_s * 1e9:
                 message = f"no byte for {load.idle_timeout_s:g} s"
                 self._fail(client, Failure("idle_timeout", message))
+
+
+def _last_usage(bodies: list[bytes]) -> int | None:
+    """The tokens that the last usage in there tells; None: there is none."""
+    found = _USAGE.findall(b"".join(bodies))
+    return int(found[-1]) if found else None
 
 
 def _no_answer() -> Unreachable:

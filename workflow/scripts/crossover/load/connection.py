@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TIMESPEC = struct.Struct("@qq")
 _READ_BYTES = 16384
+_READS_AT_ONCE = 16
 _ANCILLARY_BYTES = 40
 
 
@@ -158,14 +159,14 @@ class Connection:
         self._watch(select.EPOLLIN | select.EPOLLOUT if self.unsent else select.EPOLLIN)
 
     def read(self) -> bool:
-        """Take in what has arrived; True: the answer is whole.
+        """Take in what has arrived, or 256 kB of it; True: the answer is whole.
 
         Raises:
-            Dropped: the connection ended before a byte of it.
+            Dropped: the connection ended before a byte of an answer, or between two.
             Failure: it ended in mid-answer, or brought something else.
         """
         stamps, response, exchange, tls = self.stamps, self.response, self.exchange, self.tls
-        while True:
+        for _ in range(_READS_AT_ONCE):  # one that sends without end must not keep all others out
             try:
                 data, ancillary, _, _ = self.sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
             except BlockingIOError:
@@ -207,7 +208,8 @@ class Connection:
             if tls is not None and tls.closed:
                 return self._lost(None)
             if size < _READ_BYTES:
-                return False
+                break
+        return False
 
     @property
     def reusable(self) -> bool:
@@ -260,7 +262,7 @@ class Connection:
 
     def _lost(self, error: str | None) -> bool:
         """The connection ended, in good order where `error` is None; True: so did the answer."""
-        if not self.answering:
+        if self.exchange is None or not self.answering:
             raise Dropped
         if error is not None:
             raise Failure("reset", error)

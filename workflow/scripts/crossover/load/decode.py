@@ -154,13 +154,13 @@ class Decoding:
         problem, done = None, 0
         try:
             for read, data in itertools.islice(self._documents, events):
-                chunk = _decode_chunk(data)
+                chunk = _decode_chunk(data.decode())  # msgspec lets broken UTF-8 in keys pass
                 if (error := _error(chunk)) is not None:
                     problem = "stream_error", shown(error, self._api_key)
                     break
                 self._take(chunk, read)
                 done += 1
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             problem = "bad_json", f"{error}"
         if problem is None and done == events:
             return False
@@ -224,7 +224,7 @@ def _missing(answer: Answer) -> tuple[str | None, str | None]:
 
 def _documents(bodies: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """The JSON documents of a body, each with the number of the read that completed it."""
-    if b"".join(bodies[:2]).lstrip()[:1] == b"{":  # a server that does not stream
+    if next(filter(bytes.strip, bodies), b"").lstrip()[:1] == b"{":  # a server that does not stream
         yield len(bodies) - 1, b"".join(bodies)
         return
     for read, data in sse.events(bodies):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _MAX_CHARACTERS = 200
 _MAX_PAUSE_S = 2.0
+_MAX_PAGE_CHARACTERS = 10_000
+"""Tags that do not end take time by the square."""
+
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
@@ -56,7 +59,7 @@ def _text(body: bytes) -> str:
     """The message of an error object, the text of a page, or the body as it is."""
     text = body.decode(errors="replace").strip()
     if text.startswith("<"):
-        return _MARKUP.sub(" ", text)
+        return _MARKUP.sub(" ", text[:_MAX_PAGE_CHARACTERS])
     try:
         value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, RecursionError):

@@ -19,10 +19,15 @@ def events(reads: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     Args:
         reads: the body, read by read, from 0.
     """
-    rest = b""
+    rest: list[bytes] = []
     data: list[bytes] = []
     for number, piece in enumerate(reads):
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, last = piece.split(b"\n")
+        if lines and rest:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest.clear()
+        if last:
+            rest.append(last)
         for line in lines:
             if line[-1:] == b"\r":
                 line = line[:-1]
