@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+from crossover.axis import whole
 from crossover.reasons import words
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def _where(prediction: Prediction) -> str:
         return _bounded(prediction, span)
     if prediction.crossings:
         return " and ".join(
-            f"would cross at concurrency {math.floor(crossing.c_star)} "
-            f"(interval {math.floor(crossing.ci[0])}–{math.floor(crossing.ci[1])}), "
+            f"would cross at concurrency {whole(crossing.c_star)} "
+            f"(interval {whole(crossing.ci[0])}–{whole(crossing.ci[1])}), "
             f"{'faster below' if crossing.direction == 'down' else 'faster above'}"
             for crossing in prediction.crossings
         )
