@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -252,6 +253,8 @@ def test_nothing_asked_nothing_predicted():
 def test_a_single_trial_gives_costs_without_intervals_and_no_crossing():
     why = explained(trials=1)
     assert why["levels"][0]["step_cost_lo"] is None
+    assert {level["pays"] for level in why["levels"]} == {None}
+    assert "plain steps: cannot tell whether it pays" in why["sentences"][0]
     (prediction,) = why["what_if"]
     assert prediction["crossings"] == []
     assert prediction["levels"][0]["label"] is None
@@ -266,8 +269,9 @@ def cost(**fields):
             "concurrency": 100,
             "tokens_per_step": 2.55,
             "step_cost": 2.45,
-            "step_cost_lo": None,
-            "step_cost_hi": None,
+            "step_cost_lo": 2.4,
+            "step_cost_hi": 2.5,
+            "pays": True,
             "break_even_tokens_per_step": 2.4,
         }
         | fields
@@ -276,19 +280,24 @@ def cost(**fields):
 
 def test_a_level_in_words():
     assert level_sentence(cost()) == (
-        "At C = 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps: "
+        "At C = 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps (2.40–2.50): "
         "it pays while it yields more than 2.40."
     )
-    with_intervals = cost(step_cost_lo=2.4, step_cost_hi=2.5, break_even_lo=2.3, break_even_hi=2.5)
-    assert "2.45 plain steps (2.40–2.50)" in level_sentence(with_intervals)
-    assert level_sentence(with_intervals).endswith("more than 2.40 (2.30–2.50).")
+    with_interval = cost(break_even_lo=2.3, break_even_hi=2.5)
+    assert level_sentence(with_interval).endswith("more than 2.40 (2.30–2.50).")
     assert "it does not pay; it would if it yielded more than 2.70" in level_sentence(
-        cost(step_cost=2.68, break_even_tokens_per_step=2.7)
+        cost(step_cost=2.68, pays=False, break_even_tokens_per_step=2.7)
+    )
+    assert level_sentence(replace(with_interval, pays=None)).endswith(
+        ": cannot tell whether it pays; it does if it yields more than 2.40 (2.30–2.50)."
     )
     assert level_sentence(cost(break_even_is="at_most")).endswith(
         "more than 2.40, and perhaps below."
     )
     assert "would not below 2.68" in level_sentence(
-        cost(step_cost=2.68, break_even_tokens_per_step=2.68, break_even_is="at_least")
+        cost(step_cost=2.68, pays=False, break_even_tokens_per_step=2.68, break_even_is="at_least")
     )
+    assert level_sentence(
+        cost(pays=None, break_even_tokens_per_step=None, break_even_is="unknown")
+    ).endswith(": cannot tell whether it pays.")
     assert "more acceptance would not" in level_sentence(cost(break_even_tokens_per_step=None))

@@ -37,17 +37,20 @@ class StepCost:
     step_cost_lo: float | None
     """None: nothing was repeated"""
     step_cost_hi: float | None
+    pays: bool | None
+    """A is beyond the interval of κ, above it; None: within it, or nothing was repeated"""
     fixed_cost: float | None = None
     """κ₀, cost at no tokens: the step without its share of prefill; None: from one arm"""
     cost_per_token: float | None = None
     """φ, prefill's share of a plain token's time; None: from one arm"""
     break_even_tokens_per_step: float | None = None
-    """A at which the arms are equally fast; None: none, more acceptance does not help"""
+    """A at which the arms are equally fast; None: none, more acceptance does not help, or unknown"""
     break_even_lo: float | None = None
     """None: no lower end, or not known"""
     break_even_hi: float | None = None
     break_even_is: str = "equal"
-    """equal; from one arm at_most or at_least: the true one is not above, not below that"""
+    """equal; from one arm at_most or at_least: the true one is not above, not below that; or,
+    where it is not known whether the arm pays, unknown"""
     break_even_acceptance_length: float | None = None
     """the same as 1 + accepted tokens a verification; None: not reachable, or lengths unknown"""
 
@@ -152,15 +155,18 @@ def _at_level(line: CostLine, i: int, confidence: float, output_tokens: float | 
     t = float(stdtrit(line.df[i], (1 + confidence) / 2))
     half = t * math.sqrt(line.covariance[0, 0, i, i])
     lo, hi = (None, None) if half != half else (costs[0] * math.exp(s * half) for s in (-1, 1))
+    pays = None if lo is None or lo <= tokens[0] <= hi else bool(tokens[0] > hi)
     known = {
         "concurrency": line.levels[i].item(),
         "tokens_per_step": tokens[0],
         "step_cost": costs[0],
         "step_cost_lo": lo,
         "step_cost_hi": hi,
+        "pays": pays,
     }
     if line.is_bound:
-        pays = tokens[0] > costs[0]
+        if pays is None:
+            return StepCost(**known, break_even_is="unknown")
         return StepCost(
             **known,
             break_even_tokens_per_step=costs[0],

@@ -39,14 +39,19 @@ def level_sentence(level: StepCost) -> str:
         f"and costs {level.step_cost:.2f} plain steps{_interval(level.step_cost_lo, level.step_cost_hi)}: "
     )
     even = level.break_even_tokens_per_step
+    if level.break_even_is == "unknown":
+        return f"{yields}cannot tell whether it pays."
     if even is None:
         return f"{yields}more acceptance would not make it pay more."
-    pays = level.tokens_per_step > level.step_cost
     if level.break_even_is == "at_most":
         return f"{yields}it pays while it yields more than {even:.2f}, and perhaps below."
     if level.break_even_is == "at_least":
         return f"{yields}it does not pay, and would not below {even:.2f} tokens a step."
-    verb = "it pays while it yields" if pays else "it does not pay; it would if it yielded"
+    verb = {
+        True: "it pays while it yields",
+        False: "it does not pay; it would if it yielded",
+        None: "cannot tell whether it pays; it does if it yields",
+    }[level.pays]
     return (
         f"{yields}{verb} more than {even:.2f}{_interval(level.break_even_lo, level.break_even_hi)}."
     )
