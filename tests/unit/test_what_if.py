@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -38,8 +39,7 @@ ASKED = 0.7
 
 
 def acceptance_length(acceptance):
-    arm = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
-    return (OUT - 1) / (steps_per_request(arm, OUT) - 1)
+    return (OUT - 1) / (steps_per_request(at_acceptance(acceptance), OUT) - 1)
 
 
 def campaign(args=ARGS, method="simulated", asked=(ASKED,)):
@@ -64,7 +64,7 @@ def campaign(args=ARGS, method="simulated", asked=(ASKED,)):
     )
 
 
-def results(c, *, noise=0.004, trials=3, **columns):
+def results(c, *, noise=0.004, trials=3, levels=LEVELS, **columns):
     """Points and sessions of the model, with each arm's own noise and its counters."""
     rng = np.random.default_rng(5)
     points, sessions = [], []
@@ -98,7 +98,7 @@ def results(c, *, noise=0.004, trials=3, **columns):
                     ),
                 }
             )
-            for level in LEVELS:
+            for level in levels:
                 answers = 100.0
                 verified = answers * (steps - 1)
                 points.append(
@@ -140,11 +140,20 @@ def explained(c=None, variant="high", **kwargs):
     return found["break_even"]
 
 
+def at_acceptance(acceptance):
+    return settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
+
+
 def true_crossover(c, acceptance):
     plain = settings(c.variants["plain"])
-    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
-    (found,) = true_crossovers(plain, asked, OUT, IN)
+    (found,) = true_crossovers(plain, at_acceptance(acceptance), OUT, IN)
     return found
+
+
+def true_ratio(c, acceptance, level):
+    arms = at_acceptance(acceptance), settings(c.variants["plain"])
+    ours, theirs = (true_throughput(arm, level, OUT, IN) for arm in arms)
+    return ours / theirs
 
 
 def test_two_arms_that_differ_in_acceptance_alone_predict_a_third():
@@ -158,12 +167,8 @@ def test_two_arms_that_differ_in_acceptance_alone_predict_a_third():
     low, high = crossing["ci"]
     assert low <= true_crossover(c, ASKED) <= high
     assert high / low < 1.3
-    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": ASKED}))
     for level in prediction["levels"]:
-        true = true_throughput(asked, level["concurrency"], OUT, IN) / true_throughput(
-            settings(c.variants["plain"]), level["concurrency"], OUT, IN
-        )
-        assert level["lo"] < true < level["hi"]
+        assert level["lo"] < true_ratio(c, ASKED, level["concurrency"]) < level["hi"]
     said = why["sentences"][-1]
     assert "(from high and low)" in said
     assert f"would cross at concurrency {math.floor(crossing['c_star'])}" in said
@@ -184,31 +189,36 @@ def test_a_partner_of_nearly_the_same_acceptance_is_none():
     assert why["partner"] is None
 
 
-def test_one_arm_says_where_less_acceptance_is_sure_to_pay():
-    c = campaign({name: ARGS[name] for name in ("plain", "high")})
-    (prediction,) = explained(c)["what_if"]
-    assert prediction["bound"] == "at_least"
-    plain, truth = settings(c.variants["plain"]), true_crossover(c, ASKED)
-    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": ASKED}))
-    sure = [level for level in prediction["levels"] if level["label"] == "+"]
-    assert sure
-    for level in sure:
-        at = level["concurrency"]
-        assert at < truth
-        assert level["lo"] < true_throughput(asked, at, OUT, IN) / true_throughput(
-            plain, at, OUT, IN
-        )
-
-
-def test_one_arm_says_where_more_acceptance_is_sure_not_to_pay():
-    c = campaign({name: ARGS[name] for name in ("plain", "low")})
-    why = explained(c, "low")
+@pytest.mark.parametrize(("measured", "bound"), [("high", "at_least"), ("low", "at_most")])
+def test_one_arm_says_where_another_acceptance_is_sure_to_pay_and_sure_not_to(measured, bound):
+    c = campaign({name: ARGS[name] for name in ("plain", measured)})
+    why = explained(c, measured)
     (prediction,) = why["what_if"]
-    assert prediction["bound"] == "at_most"
-    lost = [level["concurrency"] for level in prediction["levels"] if level["label"] == "-"]
-    assert lost
-    assert min(lost) > true_crossover(c, ASKED)
-    assert f"would not pay at concurrency {', '.join(map(str, lost))}" in why["sentences"][-1]
+    assert prediction["bound"] == bound
+    truth = true_crossover(c, ASKED)
+    by_label = defaultdict(list)
+    for level in prediction["levels"]:
+        by_label[level["label"]].append(level["concurrency"])
+        assert level["lo"] < true_ratio(c, ASKED, level["concurrency"]) < level["hi"]
+    assert max(by_label["+"]) < truth < min(by_label["-"])
+    (crossing,) = prediction["crossings"]
+    assert crossing["bracket"] == [max(by_label["+"]), min(by_label["-"])]
+    low, high = crossing["ci"]
+    assert max(by_label["+"]) <= low < truth < high <= min(by_label["-"])
+    assert prediction["censored"] is None
+    said = why["sentences"][-1]
+    assert f"would pay at concurrency {', '.join(map(str, by_label['+']))} " in said
+    assert f"not at {', '.join(map(str, by_label['-']))}" in said
+    assert f"cross between {math.floor(low)} and {math.ceil(high)}" in said
+
+
+def test_one_arm_that_pays_throughout_would_with_more_acceptance():
+    c = campaign({name: ARGS[name] for name in ("plain", "low")}, asked=(0.75,))
+    why = explained(c, "low", levels=(1, 4))
+    (prediction,) = why["what_if"]
+    assert [level["label"] for level in prediction["levels"]] == ["+", "+"]
+    assert prediction["censored"] == {"side": "above", "bound": 4}
+    assert "a crossover, if any, lies above 4" in why["sentences"][-1]
 
 
 def test_the_acceptance_that_was_measured_needs_no_prediction():

@@ -239,30 +239,45 @@ def predict(line: CostLine, tokens_per_step: float) -> LogRatio | None:
         As of a fit, so that the rules of a verdict apply; None where the line gives no cost: the
         acceptance is too far from those that were measured.
     """
-    arms, n = line.tokens_per_step.shape
-    weights = np.ones((1, n))
-    if arms == 2:
+    weights = np.ones((1, len(line.levels)))
+    if not line.is_bound:
         first, second = line.tokens_per_step
         along = (tokens_per_step - first) / (second - first)
         weights = np.array([1 - along, along])
-    shares = weights * line.step_cost
-    cost = shares.sum(axis=0)
-    if not (cost > 0).all():
-        return None
-    shares = shares / cost
+    cost = (weights * line.step_cost).sum(axis=0)
+    return _ratio_at(line, tokens_per_step, cost, weights) if (cost > 0).all() else None
+
+
+def predict_with_most_prefill(line: CostLine, tokens_per_step: float) -> LogRatio:
+    """The other end of what one arm leaves open: φ = 1, or κ₀ = 0 where that comes first.
+
+    κ* = κ + φ(A* - A) with φ = min(1, κ/A). Where the arm pays, κ < A, that is κ* = κA*/A: the
+    ratio stays as it was measured.
+    """
+    (measured,), (cost,) = line.tokens_per_step, line.step_cost
+    pays = cost < measured
+    at = np.where(pays, cost * tokens_per_step / measured, cost + tokens_per_step - measured)
+    return _ratio_at(line, tokens_per_step, at, np.where(pays, at / cost, 1.0)[None])
+
+
+def _ratio_at(
+    line: CostLine, tokens_per_step: float, cost: np.ndarray, weights: np.ndarray
+) -> LogRatio:
+    """The ratio at κ* = `cost`, of which the derivatives by the arms' κ are `weights`."""
+    shares = weights * line.step_cost / cost
     log_ratio = math.log(tokens_per_step) - np.log(cost)
-    covariance = np.einsum("ai,abij,bj->ij", shares, line.covariance, shares)
+    untried = np.zeros(len(line.levels), int)
     return LogRatio(
         levels=line.levels,
         log_ratio=log_ratio,
-        covariance=covariance,
+        covariance=np.einsum("ai,abij,bj->ij", shares, line.covariance, shares),
         df=line.df,
         log_baseline=line.log_baseline,
         log_variant=line.log_baseline + log_ratio,
         baseline_variance=line.baseline_variance,
         variant_variance=line.variant_variance,
-        baseline_trials=np.zeros(n, int),
-        variant_trials=np.zeros(n, int),
+        baseline_trials=untried,
+        variant_trials=untried,
         paired=False,
         n_trials=0,
         tau=math.nan,

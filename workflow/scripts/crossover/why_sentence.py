@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from crossover.axis import whole
@@ -87,19 +88,25 @@ def _where(prediction: Prediction) -> str:
 
 
 def _bounded(prediction: Prediction, span: str) -> str:
-    """From one arm: where it is sure to pay, or sure not to."""
-    sign = "+" if prediction.bound == "at_least" else "-"
-    sure = [level.concurrency for level in prediction.levels if level.label == sign]
-    if not sure:
-        return f"may pay or not on {span} tested: one arm does not tell"
-    at = ", ".join(f"{c:g}" for c in sure)
-    if prediction.bound == "at_most":
-        return (
-            f"would not pay at concurrency {at}; what it would do elsewhere one arm does not tell"
-        )
-    return (
-        f"would pay at concurrency {at} at least; what it would do elsewhere one arm does not tell"
+    """From one arm: where it is sure to pay, where sure not to, and so where it would cross."""
+    pays, loses, unsure = (
+        ", ".join(f"{level.concurrency:g}" for level in prediction.levels if level.label == label)
+        for label in "+-?"
     )
+    if pays and loses:
+        text = f"would pay at concurrency {pays} and not at {loses}"
+    elif pays or loses:
+        text = f"would {'' if pays else 'not '}pay at concurrency {pays or loses}"
+    else:
+        return f"may pay or not on {span} tested: one arm does not tell"
+    if prediction.crossings:
+        text += ", and " + " and ".join(
+            f"cross between {whole(crossing.ci[0])} and {math.ceil(crossing.ci[1])}"
+            for crossing in prediction.crossings
+        )
+    elif prediction.censored:
+        text += "; a crossover, if any, lies {side} {bound:g}".format(**prediction.censored)
+    return f"{text}; at {unsure} one arm does not tell" if unsure else text
 
 
 def _span(levels: Sequence[float]) -> str:

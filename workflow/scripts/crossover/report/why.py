@@ -172,7 +172,8 @@ def _predictions(found: Row, name: str, workload: str, axis: Axis) -> Table:
     return Table(
         caption=(
             f"Prediction, not measured: {name}, {workload}, at other acceptance lengths. Measure it "
-            "before relying on it. ≥ and ≤: from one arm only a bound is known."
+            "before relying on it. ≥ and ≤: from one arm only a bound is known; the bounds in "
+            "brackets then hold whatever prefill costs."
         ),
         columns=[
             "Acceptance length",
