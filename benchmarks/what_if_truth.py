@@ -7,7 +7,9 @@ A world is a plain server and two that differ in acceptance alone, by the step-t
 server of the world has, is predicted from them and looked up in the model. Printed for each kind
 of noise and number of trials: worlds with a crossover to predict, the share whose crossing was
 predicted, the share of those intervals that hold the true crossover, and the bias of C*; then the
-same of the break-even acceptance by level; then how often the bound from one arm is broken.
+share of the levels' break-even intervals that hold the true one; then, of what each arm alone says of
+the third acceptance: the share of levels whose band excludes the true ratio, the share of predictions
+that give a crossover, and of its intervals that hold the true one.
 Ends with exit status 1 if the pooled coverage is not within 95 to 99 %.
 """
 
@@ -35,10 +37,12 @@ from crossover.engines.simulated_model import (
 )
 from crossover.stats.model import Observation, Settings
 from crossover.step_cost import cost_line, predict, step_costs
-from crossover.what_if import levels_and_crossings
+from crossover.what_if import judged, judged_band
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from crossover.step_cost import CostLine
 
 GRIDS = {
     "coarse": (1, 2, 5, 10, 30, 70, 100, 250),
@@ -156,9 +160,15 @@ class Outcome:
     even_covered: int = 0
     """levels whose break-even interval holds the true one"""
     even_known: int = 0
-    bound_broken: int = 0
-    """levels at which one arm's bound excludes the true ratio"""
-    bounds: int = 0
+    band_broken: int = 0
+    """levels at which one arm's band excludes the true ratio"""
+    banded: int = 0
+    """levels"""
+    alone_covered: int = 0
+    """intervals of the crossover from one arm that hold the true one"""
+    alone_found: int = 0
+    alone: int = 0
+    """predictions from one arm"""
 
 
 def outcome(seed: int, levels: Sequence[int], trials: int, noise: Noise) -> Outcome:
@@ -173,17 +183,23 @@ def outcome(seed: int, levels: Sequence[int], trials: int, noise: Noise) -> Outc
     line = cost_line(plain, arms, tokens, settings)
     asked = world.tokens_per_step(world.asked)
     even = _break_even(world, line, settings.confidence)
-    bound = _bound(world, plain, arms, tokens, settings)
+    band = np.sum(
+        [
+            _from_one_arm(world, cost_line(plain, [arm], [tokens_of_arm], settings), settings)
+            for arm, tokens_of_arm in zip(arms, tokens, strict=True)
+        ],
+        axis=0,
+    ).tolist()
     ratio = predict(line, asked)
-    crossings = [] if ratio is None else levels_and_crossings(ratio, settings)[1]
+    crossings = [] if ratio is None else judged(ratio, ratio, ratio, settings)[1]
     if len(crossings) != 1:
-        return Outcome(False, False, 0.0, *even, *bound)
+        return Outcome(False, False, 0.0, *even, *band)
     low, high = crossings[0].ci
     bias = math.log(crossings[0].c_star / world.crossover)
-    return Outcome(True, low <= world.crossover <= high, bias, *even, *bound)
+    return Outcome(True, low <= world.crossover <= high, bias, *even, *band)
 
 
-def _break_even(world: World, line, confidence: float) -> tuple[int, int]:
+def _break_even(world: World, line: CostLine, confidence: float) -> tuple[int, int]:
     """(covered, known) of the levels' intervals of the break-even acceptance."""
     covered = known = 0
     for level in step_costs(line, confidence, world.output_tokens):
@@ -203,19 +219,22 @@ def _break_even(world: World, line, confidence: float) -> tuple[int, int]:
     return covered, known
 
 
-def _bound(
-    world: World, plain, arms: Sequence, tokens: Sequence, settings: Settings
-) -> tuple[int, int]:
-    """(broken, all) of the levels: the bound of the high arm on what the low one does."""
-    line = cost_line(plain, [arms[1]], [tokens[1]], settings)
-    low = world.arms[0]
-    levels, _ = levels_and_crossings(predict(line, world.tokens_per_step(low)), settings)
-    broken = sum(
-        world.throughput(low, at.concurrency) / world.throughput(world.plain, at.concurrency)
-        < at.lo
+def _from_one_arm(
+    world: World, line: CostLine, settings: Settings
+) -> tuple[int, int, int, int, int]:
+    """The last five fields of an Outcome; all 0 where the asked acceptance is the measured one."""
+    asked = world.tokens_per_step(world.asked)
+    if line.tokens_per_step.min() <= asked <= line.tokens_per_step.max():
+        return 0, 0, 0, 0, 0
+    _, levels, crossings, _ = judged_band(line, asked, settings)
+    ratios = [
+        world.throughput(world.asked, at.concurrency)
+        / world.throughput(world.plain, at.concurrency)
         for at in levels
-    )
-    return broken, len(levels)
+    ]
+    broken = sum(not at.lo <= ratio <= at.hi for at, ratio in zip(levels, ratios, strict=True))
+    covered = sum(c.ci[0] <= world.crossover <= c.ci[1] for c in crossings)
+    return broken, len(levels), covered, len(crossings), 1
 
 
 def main(worlds: int) -> int:
@@ -223,7 +242,7 @@ def main(worlds: int) -> int:
     everything: list[Outcome] = []
     print(
         "levels  noise        trials  worlds  predicted   covered    bias  break-even covered  "
-        "bound broken"
+        "one arm: band broken  predicted  covered"
     )
     with ProcessPoolExecutor() as pool:
         for grid, levels in GRIDS.items():
@@ -252,11 +271,15 @@ def _line(found: Sequence[Outcome]) -> str:
     predicted = [o for o in found if o.predicted]
     bias = math.expm1(float(np.median([o.bias for o in predicted])))
     even = sum(o.even_covered for o in found) / sum(o.even_known for o in found)
-    broken = sum(o.bound_broken for o in found) / sum(o.bounds for o in found)
+    broken = sum(o.band_broken for o in found) / sum(o.banded for o in found)
+    alone_found = sum(o.alone_found for o in found)
+    alone = alone_found / sum(o.alone for o in found)
+    alone_covered = sum(o.alone_covered for o in found) / alone_found
     return (
         f"{len(found):>6}  {100 * len(predicted) / len(found):>7.1f} %  "
         f"{100 * _coverage(found):>5.1f} %  {100 * bias:>+4.1f} %  "
-        f"{100 * even:>16.1f} %  {100 * broken:>10.2f} %"
+        f"{100 * even:>16.1f} %  {100 * broken:>18.2f} %  {100 * alone:>7.1f} %  "
+        f"{100 * alone_covered:>5.1f} %"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from unit.campaigns import campaign
-from unit.test_verdict import points_of
+from unit.test_verdict import GOODPUT, goodput_of, points_of
 
 from crossover import layout, rounds
 from crossover.campaign import Analysis, Refine
@@ -59,6 +59,7 @@ def test_a_crossing_within_the_target_or_one_whole_concurrency_is_narrow():
     assert is_narrow(replace(crossing, ci=(100.0, 109.0)), 1.1)
     assert not is_narrow(replace(crossing, ci=(100.0, 111.0)), 1.1)
     assert is_narrow(replace(crossing, ci=(3.1, 3.9)), 1.1)
+    assert is_narrow(replace(crossing, ci=(3 - 1e-12, 3.9)), 1.1), "3, but for the arithmetic"
 
 
 def test_two_trials_settle_nothing():
@@ -113,6 +114,53 @@ def test_one_level_and_arms_that_cannot_be_compared_are_not_tried():
 def test_an_arm_that_repeats_the_baseline_needs_nothing():
     verdict = replace(judged(CROSSING), same_configuration=True)
     assert next_step(verdict, REFINE, 3).outcome == "decided"
+
+
+# ------------------------------------------------------------------ beside zeros
+
+
+def judged_goodput(zero_at, levels=(1, 4, 16, 64)) -> Verdict:
+    points = goodput_of(zero_at, levels=levels, variant="spec", arm="spec")
+    analysis = Analysis(sequential=True)
+    return find_verdict(points, analysis, variant="spec", baseline="plain", metric="goodput")
+
+
+def test_a_crossing_to_a_zero_is_narrowed_by_levels_within_its_bracket_alone():
+    """Its interval is the bracket, which more trials of measured levels leave as it is."""
+    verdict = judged_goodput([16, 64])
+    assert verdict.crossings[0].ci == (4.0, 16.0)
+    assert next_step(verdict, REFINE, 3).levels == (4, 6, 8, 11, 16)
+    finer = judged_goodput([104], levels=(1, 100, 104))
+    step = next_step(finer, Refine(rounds=4, target_ratio=1.01), 3)
+    assert step.levels == (100, 101, 102, 103, 104), "though they are within 3 % of the ends"
+
+
+def test_a_crossing_between_whole_neighbours_is_found():
+    verdict = judged_goodput([5, 64], levels=(1, 4, 5, 64))
+    assert verdict.crossings[0].bracket == (4, 5)
+    assert next_step(verdict, REFINE, 3).outcome == "target"
+
+
+def test_where_all_within_a_bracket_was_measured_and_is_zero_at_times_nothing_more_helps():
+    points = goodput_of([6, 64], levels=(1, 4, 5, 6, 64), variant="spec", arm="spec")
+    once = (points["variant"] == "spec") & (points["concurrency"] == 5) & (points["trial"] == 1)
+    points.loc[once, GOODPUT] = 0.0
+    verdict = find_verdict(
+        points, Analysis(sequential=True), variant="spec", baseline="plain", metric="goodput"
+    )
+    assert verdict.crossings[0].bracket == (4, 6)
+    step = next_step(verdict, REFINE, 3)
+    assert (step.outcome, step.levels) == ("hopeless", ())
+    assert "every level within" in step.why
+
+
+def test_one_level_with_values_gets_another_between_it_and_the_zeros():
+    verdict = judged_goodput([16, 64], levels=(4, 16, 64))
+    assert verdict.verdict == "inconclusive"
+    step = next_step(verdict, REFINE, 3)
+    assert (step.outcome, step.levels) == ("measure", (4, 8))
+    neighbours = judged_goodput([5, 6], levels=(4, 5, 6))
+    assert next_step(neighbours, REFINE, 3).outcome == "hopeless"
 
 
 # ------------------------------------------------------------------ rounds

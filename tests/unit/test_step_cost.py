@@ -137,6 +137,20 @@ def test_one_arm_gives_a_bound():
             assert cost.fixed_cost is None
 
 
+@pytest.mark.parametrize("servers", [(LOW,), (LOW, HIGH)])
+def test_a_cost_whose_interval_holds_the_yield_does_not_tell_whether_it_pays(servers):
+    for cost in step_costs(line_of(*servers, noise=0.05), 0.95, OUT):
+        beyond = [
+            cost.tokens_per_step > cost.step_cost_hi,
+            cost.tokens_per_step > cost.step_cost_lo,
+        ]
+        assert cost.pays is {(True, True): True, (False, False): False}.get(tuple(beyond))
+        if cost.pays is None and len(servers) == 1:
+            assert cost.break_even_is == "unknown"
+            assert cost.break_even_tokens_per_step is cost.break_even_lo is None
+    assert None in {c.pays for c in step_costs(line_of(*servers, noise=0.05), 0.95, OUT)}
+
+
 def test_a_third_acceptance_is_predicted_exactly_where_there_is_no_noise():
     asked = Server(**{**vars(SPEC), "acceptance": 0.65})
     predicted = predict(line_of(LOW, HIGH), tokens_of(asked))

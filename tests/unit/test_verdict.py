@@ -1,6 +1,7 @@
 """Verdicts, blocks and sentences."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -553,9 +554,9 @@ def test_only_throughput_gets_the_structural_band():
 GOODPUT = "goodput_requests_per_s"
 
 
-def goodput_of(zero_at, arm="ngram", **options):
+def goodput_of(zero_at, arm="ngram", levels=(1, 4, 16, 64), **options):
     """Points whose goodput is their throughput, and 0 for one arm at some levels."""
-    points = points_of({1: 1.6, 4: 1.5, 16: 1.3, 64: 1.2}, **options)
+    points = points_of({level: 1.6 - 0.1 * math.log(level) for level in levels}, **options)
     none = (points["variant"] == arm) & points["concurrency"].isin(zero_at)
     points[GOODPUT] = points[THROUGHPUT].where(~none, 0.0)
     return points
@@ -594,6 +595,29 @@ def test_goodput_that_is_zero_in_some_trials_resolves_nothing():
     assert verdict.levels[3].label == "?"
     assert verdict.levels[3].variant_mean > 0
     assert verdict.verdict == "inconclusive"
+
+
+def test_one_level_with_values_beside_zeros_is_unresolved_and_the_zeros_are_judged():
+    """Two common levels or more; with one in the log model nothing is left to tell its noise by."""
+    verdict = judge(goodput_of([16, 64], levels=(4, 16, 64)), metric="goodput")
+    assert (verdict.verdict, verdict.reasons) == ("inconclusive", ("levels_unresolved",))
+    assert [level.label for level in verdict.levels] == ["?", "-", "-"]
+    assert verdict.censored == {"side": "below", "bound": 16}
+    assert verdict.needed == ()
+    assert "one_level_with_values" in {c["code"] for c in verdict.caveats}
+    assert "worse at 16 and 64, but 4 is unresolved after 3 trials" in sentence(verdict)
+    json.dumps(verdict.to_dict(), allow_nan=False)
+
+
+def test_one_trial_of_one_level_with_values_beside_zeros():
+    verdict = judge(goodput_of([16, 64], levels=(4, 16, 64), trials=1), metric="goodput")
+    assert verdict.reasons == ("single_repeat",)
+    assert "One trial only: cannot tell" in sentence(verdict)
+
+
+def test_one_level_of_zeros_is_one_level():
+    verdict = judge(goodput_of([4], levels=(4,)), metric="goodput")
+    assert verdict.reasons == ("fewer_than_2_common_levels",)
 
 
 def test_zero_throughput_is_no_result():

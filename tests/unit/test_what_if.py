@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,8 +39,7 @@ ASKED = 0.7
 
 
 def acceptance_length(acceptance):
-    arm = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
-    return (OUT - 1) / (steps_per_request(arm, OUT) - 1)
+    return (OUT - 1) / (steps_per_request(at_acceptance(acceptance), OUT) - 1)
 
 
 def campaign(args=ARGS, method="simulated", asked=(ASKED,)):
@@ -63,7 +64,7 @@ def campaign(args=ARGS, method="simulated", asked=(ASKED,)):
     )
 
 
-def results(c, *, noise=0.004, trials=3, **columns):
+def results(c, *, noise=0.004, trials=3, levels=LEVELS, **columns):
     """Points and sessions of the model, with each arm's own noise and its counters."""
     rng = np.random.default_rng(5)
     points, sessions = [], []
@@ -97,7 +98,7 @@ def results(c, *, noise=0.004, trials=3, **columns):
                     ),
                 }
             )
-            for level in LEVELS:
+            for level in levels:
                 answers = 100.0
                 verified = answers * (steps - 1)
                 points.append(
@@ -139,11 +140,20 @@ def explained(c=None, variant="high", **kwargs):
     return found["break_even"]
 
 
+def at_acceptance(acceptance):
+    return settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
+
+
 def true_crossover(c, acceptance):
     plain = settings(c.variants["plain"])
-    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": acceptance}))
-    (found,) = true_crossovers(plain, asked, OUT, IN)
+    (found,) = true_crossovers(plain, at_acceptance(acceptance), OUT, IN)
     return found
+
+
+def true_ratio(c, acceptance, level):
+    arms = at_acceptance(acceptance), settings(c.variants["plain"])
+    ours, theirs = (true_throughput(arm, level, OUT, IN) for arm in arms)
+    return ours / theirs
 
 
 def test_two_arms_that_differ_in_acceptance_alone_predict_a_third():
@@ -157,12 +167,8 @@ def test_two_arms_that_differ_in_acceptance_alone_predict_a_third():
     low, high = crossing["ci"]
     assert low <= true_crossover(c, ASKED) <= high
     assert high / low < 1.3
-    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": ASKED}))
     for level in prediction["levels"]:
-        true = true_throughput(asked, level["concurrency"], OUT, IN) / true_throughput(
-            settings(c.variants["plain"]), level["concurrency"], OUT, IN
-        )
-        assert level["lo"] < true < level["hi"]
+        assert level["lo"] < true_ratio(c, ASKED, level["concurrency"]) < level["hi"]
     said = why["sentences"][-1]
     assert "(from high and low)" in said
     assert f"would cross at concurrency {math.floor(crossing['c_star'])}" in said
@@ -183,31 +189,36 @@ def test_a_partner_of_nearly_the_same_acceptance_is_none():
     assert why["partner"] is None
 
 
-def test_one_arm_says_where_less_acceptance_is_sure_to_pay():
-    c = campaign({name: ARGS[name] for name in ("plain", "high")})
-    (prediction,) = explained(c)["what_if"]
-    assert prediction["bound"] == "at_least"
-    plain, truth = settings(c.variants["plain"]), true_crossover(c, ASKED)
-    asked = settings(Variant("v", "simulated", MODEL, args=SPECULATES | {"acceptance": ASKED}))
-    sure = [level for level in prediction["levels"] if level["label"] == "+"]
-    assert sure
-    for level in sure:
-        at = level["concurrency"]
-        assert at < truth
-        assert level["lo"] < true_throughput(asked, at, OUT, IN) / true_throughput(
-            plain, at, OUT, IN
-        )
-
-
-def test_one_arm_says_where_more_acceptance_is_sure_not_to_pay():
-    c = campaign({name: ARGS[name] for name in ("plain", "low")})
-    why = explained(c, "low")
+@pytest.mark.parametrize(("measured", "bound"), [("high", "at_least"), ("low", "at_most")])
+def test_one_arm_says_where_another_acceptance_is_sure_to_pay_and_sure_not_to(measured, bound):
+    c = campaign({name: ARGS[name] for name in ("plain", measured)})
+    why = explained(c, measured)
     (prediction,) = why["what_if"]
-    assert prediction["bound"] == "at_most"
-    lost = [level["concurrency"] for level in prediction["levels"] if level["label"] == "-"]
-    assert lost
-    assert min(lost) > true_crossover(c, ASKED)
-    assert f"would not pay at concurrency {', '.join(map(str, lost))}" in why["sentences"][-1]
+    assert prediction["bound"] == bound
+    truth = true_crossover(c, ASKED)
+    by_label = defaultdict(list)
+    for level in prediction["levels"]:
+        by_label[level["label"]].append(level["concurrency"])
+        assert level["lo"] < true_ratio(c, ASKED, level["concurrency"]) < level["hi"]
+    assert max(by_label["+"]) < truth < min(by_label["-"])
+    (crossing,) = prediction["crossings"]
+    assert crossing["bracket"] == [max(by_label["+"]), min(by_label["-"])]
+    low, high = crossing["ci"]
+    assert max(by_label["+"]) <= low < truth < high <= min(by_label["-"])
+    assert prediction["censored"] is None
+    said = why["sentences"][-1]
+    assert f"would pay at concurrency {', '.join(map(str, by_label['+']))} " in said
+    assert f"not at {', '.join(map(str, by_label['-']))}" in said
+    assert f"cross between {math.floor(low)} and {math.ceil(high)}" in said
+
+
+def test_one_arm_that_pays_throughout_would_with_more_acceptance():
+    c = campaign({name: ARGS[name] for name in ("plain", "low")}, asked=(0.75,))
+    why = explained(c, "low", levels=(1, 4))
+    (prediction,) = why["what_if"]
+    assert [level["label"] for level in prediction["levels"]] == ["+", "+"]
+    assert prediction["censored"] == {"side": "above", "bound": 4}
+    assert "a crossover, if any, lies above 4" in why["sentences"][-1]
 
 
 def test_the_acceptance_that_was_measured_needs_no_prediction():
@@ -252,6 +263,8 @@ def test_nothing_asked_nothing_predicted():
 def test_a_single_trial_gives_costs_without_intervals_and_no_crossing():
     why = explained(trials=1)
     assert why["levels"][0]["step_cost_lo"] is None
+    assert {level["pays"] for level in why["levels"]} == {None}
+    assert "plain steps: cannot tell whether it pays" in why["sentences"][0]
     (prediction,) = why["what_if"]
     assert prediction["crossings"] == []
     assert prediction["levels"][0]["label"] is None
@@ -266,8 +279,9 @@ def cost(**fields):
             "concurrency": 100,
             "tokens_per_step": 2.55,
             "step_cost": 2.45,
-            "step_cost_lo": None,
-            "step_cost_hi": None,
+            "step_cost_lo": 2.4,
+            "step_cost_hi": 2.5,
+            "pays": True,
             "break_even_tokens_per_step": 2.4,
         }
         | fields
@@ -276,19 +290,24 @@ def cost(**fields):
 
 def test_a_level_in_words():
     assert level_sentence(cost()) == (
-        "At C = 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps: "
+        "At C = 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps (2.40–2.50): "
         "it pays while it yields more than 2.40."
     )
-    with_intervals = cost(step_cost_lo=2.4, step_cost_hi=2.5, break_even_lo=2.3, break_even_hi=2.5)
-    assert "2.45 plain steps (2.40–2.50)" in level_sentence(with_intervals)
-    assert level_sentence(with_intervals).endswith("more than 2.40 (2.30–2.50).")
+    with_interval = cost(break_even_lo=2.3, break_even_hi=2.5)
+    assert level_sentence(with_interval).endswith("more than 2.40 (2.30–2.50).")
     assert "it does not pay; it would if it yielded more than 2.70" in level_sentence(
-        cost(step_cost=2.68, break_even_tokens_per_step=2.7)
+        cost(step_cost=2.68, pays=False, break_even_tokens_per_step=2.7)
+    )
+    assert level_sentence(replace(with_interval, pays=None)).endswith(
+        ": cannot tell whether it pays; it does if it yields more than 2.40 (2.30–2.50)."
     )
     assert level_sentence(cost(break_even_is="at_most")).endswith(
         "more than 2.40, and perhaps below."
     )
     assert "would not below 2.68" in level_sentence(
-        cost(step_cost=2.68, break_even_tokens_per_step=2.68, break_even_is="at_least")
+        cost(step_cost=2.68, pays=False, break_even_tokens_per_step=2.68, break_even_is="at_least")
     )
+    assert level_sentence(
+        cost(pays=None, break_even_tokens_per_step=None, break_even_is="unknown")
+    ).endswith(": cannot tell whether it pays.")
     assert "more acceptance would not" in level_sentence(cost(break_even_tokens_per_step=None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 
@@ -25,6 +26,15 @@ class Axis(NamedTuple):
         """`concurrency 1, 4`; `0.5, 2 requests/s`."""
         shown = ", ".join(map(str, levels))
         return f"{shown} {self.unit}" if self.unit else f"{self.words} {shown}"
+
+    def below(self, place: float) -> str:
+        """A place between levels as it is said: down to a whole concurrency; a rate as it is."""
+        return str(whole(place)) if self.closed_loop else f"{place:.3g}"
+
+
+def whole(concurrency: float) -> int:
+    """The whole concurrency at or below; one that was computed as 9.999… stays 10 (METHOD §5)."""
+    return math.floor(concurrency + 1e-9)
 
 
 CLOSED_LOOP = Axis("concurrency", "concurrency", "", "closed loop", closed_loop=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crossover.axis import whole
 from crossover.policy_envelope import envelope
 from crossover.policy_gain import expected_gain, worst_regret
 from crossover.policy_schedule import in_own_terms
@@ -188,7 +189,7 @@ def _thresholds(variant: str, crossing: Crossing, axis: Axis) -> dict[str, Any]:
     low = min(crossing.ci[0], crossing.c_star / HYSTERESIS)
     high = max(crossing.ci[1], crossing.c_star * HYSTERESIS)
     if axis.closed_loop:
-        low, high = math.floor(low + 1e-9), math.ceil(high - 1e-9)
+        low, high = whole(low), math.ceil(high - 1e-9)
     keys = ("on_at_most", "off_at_least")
     if crossing.direction == "up":
         keys = ("off_at_most", "on_at_least")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import TYPE_CHECKING, Any
 
 from crossover import engines
+from crossover.axis import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ def _ranges(
     for low, high in itertools.pairwise(levels):
         if best[low] != best[high]:
             c_star = _between(low, high, {best[low], best[high]}, verdicts)
-            end = min(max(math.floor(c_star + 1e-9), low), high - 1)
+            end = min(max(whole(c_star), low), high - 1)
             yield start, end, best[low]
             start = end + 1
     yield start, levels[-1], best[levels[-1]]

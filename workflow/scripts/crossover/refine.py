@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from crossover.axis import whole
 from crossover.reasons import words
 from crossover.rounds import Round, Step, trial_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from crossover.campaign import Campaign, Refine
     from crossover.stats.curve import Crossing
@@ -77,38 +78,76 @@ Outcome = tuple[str, tuple[int, ...], str]
 
 
 def is_narrow(crossing: Crossing, target_ratio: float) -> bool:
-    """Whether the interval is as narrow as asked for, or holds one whole concurrency."""
-    low, high = crossing.ci
-    return high / low <= target_ratio or math.floor(low) == math.floor(high)
+    """Whether the interval is as narrow as asked for, or holds one whole concurrency.
+
+    So it does between neighbours: up to the lower one, whatever fraction C* has.
+    """
+    (low, high), (first, last) = crossing.ci, crossing.bracket
+    return high / low <= target_ratio or whole(low) == whole(high) or last - first <= 1
 
 
 def _toward_crossings(verdict: Verdict, target_ratio: float) -> Outcome:
-    measured = [int(level.concurrency) for level in verdict.levels]
     wide = [c for c in verdict.crossings if not is_narrow(c, target_ratio)]
     said = "; ".join(_interval(c) for c in wide or verdict.crossings)
-    levels = {level for crossing in wide for level in _around(crossing, measured)}
-    if wide:
+    levels = {level for crossing in wide for level in _around(crossing, verdict.levels)}
+    if levels:
         return "measure", tuple(sorted(levels)), f"{said}; the target is {target_ratio:g}-fold"
+    if wide:
+        return "hopeless", (), f"{said}; every level within was measured, and is 0 at times"
     if verdict.n_trials < MIN_TRIALS:
         known = {c for one in verdict.crossings for c in (*one.bracket, round(one.c_star))}
         return "measure", tuple(sorted(map(int, known))), f"{said}; {_too_few(verdict)}"
     return "target", (), said
 
 
-def _around(crossing: Crossing, measured: Sequence[int]) -> list[int]:
+def _around(crossing: Crossing, levels: Sequence[Level]) -> set[int]:
     """C* and the middles between it and the ends of its interval, one of them measured before.
 
     Every trial shares a level with earlier ones: else what its starts differ by would be taken
-    for a difference of levels.
+    for a difference of levels. Empty if no level would narrow the interval.
     """
     (low, high), star = crossing.ci, crossing.c_star
     first, last = map(int, crossing.bracket)
-    levels = []
-    for wanted in (math.sqrt(low * star), star, math.sqrt(star * high)):
-        level = min(max(round(wanted), first), last)
-        near = min(measured, key=lambda known, at=level: abs(math.log(known / at)))
-        levels.append(near if abs(math.log(near / level)) <= SNAP else level)
-    return levels if set(levels) & set(measured) else [*levels, first, last]
+    middles = (math.sqrt(low * star), star, math.sqrt(star * high))
+    of_ends = [level for level in levels if level.concurrency in crossing.bracket]
+    if len(_with_values(of_ends)) == 2:
+        found = set(_near_measured(middles, crossing, levels))
+    else:
+        found = _within_bracket(middles, crossing, levels)
+    linked = found & {int(level.concurrency) for level in levels}
+    return found if linked or not found else found | {first, last}
+
+
+def _near_measured(
+    middles: Iterable[float], crossing: Crossing, levels: Sequence[Level]
+) -> Iterator[int]:
+    first, last = map(int, crossing.bracket)
+    for middle in middles:
+        at = min(max(round(middle), first), last)
+        near = _nearest(at, [int(level.concurrency) for level in levels])
+        yield near if abs(math.log(near / at)) <= SNAP else at
+
+
+def _within_bracket(
+    middles: Iterable[float], crossing: Crossing, levels: Sequence[Level]
+) -> set[int]:
+    """Beside a zero: levels that are new, since trials of known ones leave the bracket as it is,
+    but for one with values that is not resolved yet.
+    """
+    first, last = map(int, crossing.bracket)
+    new = sorted(set(range(first + 1, last)) - {level.concurrency for level in levels})
+    inside = [level for level in levels if first < level.concurrency < last]
+    unresolved = {int(level.concurrency) for level in _with_values(inside)}
+    return unresolved | ({_nearest(middle, new) for middle in middles} if new else set())
+
+
+def _nearest(place: float, levels: Iterable[int]) -> int:
+    return min(levels, key=lambda level: abs(math.log(level / place)))
+
+
+def _with_values(levels: Iterable[Level]) -> list[Level]:
+    """Those at which no arm's metric was 0 in any trial."""
+    return [level for level in levels if 0 < level.ratio < math.inf]
 
 
 def _interval(crossing: Crossing) -> str:
@@ -126,6 +165,8 @@ def _toward_a_verdict(verdict: Verdict, most_trials: int) -> Outcome:
         return "hopeless", (), "a verdict needs two levels with valid points of both arms"
     if any(level.label is None for level in levels):
         return "measure", everything, "nothing was repeated"
+    if len(_with_values(levels)) == 1:
+        return _beside_one_with_values(levels)
     if verdict.verdict != "inconclusive":
         if verdict.n_trials < MIN_TRIALS:
             return "measure", everything, f"{verdict.verdict}, {_too_few(verdict)}"
@@ -138,6 +179,18 @@ def _toward_a_verdict(verdict: Verdict, most_trials: int) -> Outcome:
     beside = [any(is_open[max(i - 1, 0) : i + 2]) for i in range(len(levels))]
     again = tuple(at for at, near in zip(everything, beside, strict=True) if near) or everything
     return "measure", again, said
+
+
+def _beside_one_with_values(levels: Sequence[Level]) -> Outcome:
+    """The noise of a level that stands alone among zeros is told by another with values."""
+    (known,) = (int(level.concurrency) for level in _with_values(levels))
+    measured = [int(level.concurrency) for level in levels]
+    at = measured.index(known)
+    middles = {round(math.sqrt(known * beside)) for beside in measured[max(at - 1, 0) : at + 2]}
+    said = f"only at {known} is no arm's metric 0, and one level does not tell its noise"
+    if new := middles - set(measured):
+        return "measure", tuple(sorted({known, *new})), said
+    return "hopeless", (), f"{said}; no level lies between it and the zeros"
 
 
 def _trials_needed(level: Level, margin: float) -> float:

@@ -37,17 +37,20 @@ class StepCost:
     step_cost_lo: float | None
     """None: nothing was repeated"""
     step_cost_hi: float | None
+    pays: bool | None
+    """A is beyond the interval of κ, above it; None: within it, or nothing was repeated"""
     fixed_cost: float | None = None
     """κ₀, cost at no tokens: the step without its share of prefill; None: from one arm"""
     cost_per_token: float | None = None
     """φ, prefill's share of a plain token's time; None: from one arm"""
     break_even_tokens_per_step: float | None = None
-    """A at which the arms are equally fast; None: none, more acceptance does not help"""
+    """A at which the arms are equally fast; None: none, more acceptance does not help, or unknown"""
     break_even_lo: float | None = None
     """None: no lower end, or not known"""
     break_even_hi: float | None = None
     break_even_is: str = "equal"
-    """equal; from one arm at_most or at_least: the true one is not above, not below that"""
+    """equal; from one arm at_most or at_least: the true one is not above, not below that; or,
+    where it is not known whether the arm pays, unknown"""
     break_even_acceptance_length: float | None = None
     """the same as 1 + accepted tokens a verification; None: not reachable, or lengths unknown"""
 
@@ -152,15 +155,18 @@ def _at_level(line: CostLine, i: int, confidence: float, output_tokens: float | 
     t = float(stdtrit(line.df[i], (1 + confidence) / 2))
     half = t * math.sqrt(line.covariance[0, 0, i, i])
     lo, hi = (None, None) if half != half else (costs[0] * math.exp(s * half) for s in (-1, 1))
+    pays = None if lo is None or lo <= tokens[0] <= hi else bool(tokens[0] > hi)
     known = {
         "concurrency": line.levels[i].item(),
         "tokens_per_step": tokens[0],
         "step_cost": costs[0],
         "step_cost_lo": lo,
         "step_cost_hi": hi,
+        "pays": pays,
     }
     if line.is_bound:
-        pays = tokens[0] > costs[0]
+        if pays is None:
+            return StepCost(**known, break_even_is="unknown")
         return StepCost(
             **known,
             break_even_tokens_per_step=costs[0],
@@ -233,30 +239,45 @@ def predict(line: CostLine, tokens_per_step: float) -> LogRatio | None:
         As of a fit, so that the rules of a verdict apply; None where the line gives no cost: the
         acceptance is too far from those that were measured.
     """
-    arms, n = line.tokens_per_step.shape
-    weights = np.ones((1, n))
-    if arms == 2:
+    weights = np.ones((1, len(line.levels)))
+    if not line.is_bound:
         first, second = line.tokens_per_step
         along = (tokens_per_step - first) / (second - first)
         weights = np.array([1 - along, along])
-    shares = weights * line.step_cost
-    cost = shares.sum(axis=0)
-    if not (cost > 0).all():
-        return None
-    shares = shares / cost
+    cost = (weights * line.step_cost).sum(axis=0)
+    return _ratio_at(line, tokens_per_step, cost, weights) if (cost > 0).all() else None
+
+
+def predict_with_most_prefill(line: CostLine, tokens_per_step: float) -> LogRatio:
+    """The other end of what one arm leaves open: φ = 1, or κ₀ = 0 where that comes first.
+
+    κ* = κ + φ(A* - A) with φ = min(1, κ/A). Where the arm pays, κ < A, that is κ* = κA*/A: the
+    ratio stays as it was measured.
+    """
+    (measured,), (cost,) = line.tokens_per_step, line.step_cost
+    pays = cost < measured
+    at = np.where(pays, cost * tokens_per_step / measured, cost + tokens_per_step - measured)
+    return _ratio_at(line, tokens_per_step, at, np.where(pays, at / cost, 1.0)[None])
+
+
+def _ratio_at(
+    line: CostLine, tokens_per_step: float, cost: np.ndarray, weights: np.ndarray
+) -> LogRatio:
+    """The ratio at κ* = `cost`, of which the derivatives by the arms' κ are `weights`."""
+    shares = weights * line.step_cost / cost
     log_ratio = math.log(tokens_per_step) - np.log(cost)
-    covariance = np.einsum("ai,abij,bj->ij", shares, line.covariance, shares)
+    untried = np.zeros(len(line.levels), int)
     return LogRatio(
         levels=line.levels,
         log_ratio=log_ratio,
-        covariance=covariance,
+        covariance=np.einsum("ai,abij,bj->ij", shares, line.covariance, shares),
         df=line.df,
         log_baseline=line.log_baseline,
         log_variant=line.log_baseline + log_ratio,
         baseline_variance=line.baseline_variance,
         variant_variance=line.variant_variance,
-        baseline_trials=np.zeros(n, int),
-        variant_trials=np.zeros(n, int),
+        baseline_trials=untried,
+        variant_trials=untried,
         paired=False,
         n_trials=0,
         tau=math.nan,

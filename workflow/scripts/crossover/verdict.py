@@ -132,6 +132,8 @@ def find_verdict(
     changes = rules.sign_changes(bounds.labels)
     crossings, violated = rules.crossings_of(ratio, bounds, laws=laws, settings=settings)
     widest = max(-bounds.pointwise_lo.min(), bounds.pointwise_hi.max())
+    if ratio is not None and len(ratio.levels) == 1:
+        notes.append(caveats.one_level_with_values(ratio, arms.axis))
     notes += caveats.of_crossings(bounds, changes, crossings, arms.axis)
     return Verdict(
         verdict=kind,
@@ -206,11 +208,15 @@ def _trials(zeros: Sequence[ZeroLevel]) -> int:
 
 
 def _not_judged(ratio: LogRatio | None, zeros: Sequence[ZeroLevel]) -> tuple[str, ...]:
-    """Why the levels cannot be labelled; empty if they can."""
-    if ratio is not None:
-        return ratio.reasons
-    reasons = [] if any(zero.repeated for zero in zeros) else ["single_repeat"]
-    return tuple(reasons + ["fewer_than_2_common_levels"] * (len(zeros) < 2))
+    """Why no level can be labelled; empty if one can.
+
+    A level with values that stands alone among zeros says nothing of its noise, and they decide.
+    """
+    fitted = 0 if ratio is None else len(ratio.levels)
+    reasons = ("single_repeat",) if ratio is None else ratio.reasons
+    if fitted < 2 and any(zero.repeated for zero in zeros):
+        reasons = ()
+    return reasons + ("fewer_than_2_common_levels",) * (fitted + len(zeros) < 2)
 
 
 def _bounds(ratio: LogRatio | None, zeros: Sequence[ZeroLevel], alpha: float) -> Bounds:

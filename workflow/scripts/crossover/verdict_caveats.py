@@ -66,6 +66,17 @@ def of_ratio(
     return notes
 
 
+def one_level_with_values(ratio: LogRatio, axis: Axis) -> Caveat:
+    """The only level that is not 0 in either arm, beside levels that are."""
+    (level,) = ratio.levels.tolist()
+    return _note(
+        "one_level_with_values",
+        f"Only at {axis.at(axis.level(level))} is neither arm's metric 0: from one level its noise "
+        "cannot be told, however many trials it has; measure levels between it and those that "
+        "are 0.",
+    )
+
+
 def _fall(ratio: LogRatio, means: np.ndarray, settings: Settings) -> tuple[int, int, float] | None:
     """(from, to, share) of the greatest fall of throughput between neighbouring levels, if real.
 

@@ -39,18 +39,22 @@ class Bounds:
         """Of a fitted ratio, `lo` and `hi` simultaneous over its levels (Šidák).
 
         Lower bounds hold at alpha / `arms`, as the envelope over several variants needs them;
-        upper bounds at alpha.
+        upper bounds at alpha. Without a standard error they are infinite.
         """
         n, r = len(ratio.levels), ratio.log_ratio
         se = np.maximum(ratio.se, 1e-12)
         down, up = alpha / arms, alpha
+
+        def noise(confidence: float) -> np.ndarray:
+            return np.nan_to_num(stdtrit(ratio.df, confidence) * se, nan=math.inf)
+
         return cls(
             levels=ratio.levels,
             log_ratio=r,
-            lo=r - stdtrit(ratio.df, _sidak(down, n)) * se,
-            hi=r + stdtrit(ratio.df, _sidak(up, n)) * se,
-            pointwise_lo=r - stdtrit(ratio.df, 1 - down) * se,
-            pointwise_hi=r + stdtrit(ratio.df, 1 - up) * se,
+            lo=r - noise(_sidak(down, n)),
+            hi=r + noise(_sidak(up, n)),
+            pointwise_lo=r - noise(1 - down),
+            pointwise_hi=r + noise(1 - up),
         )
 
     @classmethod
@@ -153,10 +157,13 @@ def censored(bounds: Bounds) -> dict[str, Any] | None:
 
 
 def needed(ratio: LogRatio, alpha: float) -> Iterable[dict[str, float | None]]:
-    """Trials that would resolve each unresolved level: R·(t·se/|r|)² (METHOD §6)."""
+    """Trials that would resolve each unresolved level: R·(t·se/|r|)² (METHOD §6).
+
+    None of a level that stands alone: no trials of it tell its noise.
+    """
     bounds = Bounds.of(ratio, alpha)
     noise = bounds.hi - bounds.log_ratio
-    for i in np.flatnonzero(np.array(bounds.labels) == "?"):
+    for i in np.flatnonzero((np.array(bounds.labels) == "?") & np.isfinite(noise)):
         done = int(min(ratio.baseline_trials[i], ratio.variant_trials[i]))
         size = max(abs(ratio.log_ratio[i]), 1e-9)
         trials = max(math.ceil(done * (noise[i] / size) ** 2), done + 1)

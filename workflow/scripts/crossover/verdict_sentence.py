@@ -11,6 +11,7 @@ from crossover.verdict_metrics import AXES, METRICS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from crossover.axis import Axis
     from crossover.stats.curve import Crossing
     from crossover.verdict_record import Level, Verdict
 
@@ -58,11 +59,11 @@ def _crossover(verdict: Verdict) -> str:
     parts = []
     for i, crossing in enumerate(verdict.crossings):
         word = faster if crossing.direction == "down" else slower
-        up_to = _floor(verdict, crossing.c_star)
+        up_to = axis.below(crossing.c_star)
         interval = f"{_percent(verdict.confidence)} interval " if i == 0 else ""
         parts.append(
             f"{word} up to {axis.at(up_to) if i == 0 else up_to} "
-            f"({interval}{_interval(verdict, crossing)})"
+            f"({interval}{_interval(axis, crossing)})"
         )
     beyond = slower if verdict.crossings[-1].direction == "down" else faster
     joined = f"{', '.join(parts)} and {beyond} beyond"
@@ -120,9 +121,8 @@ def _equivalent(verdict: Verdict) -> str:
 def _within_margin(verdict: Verdict) -> str:
     if "crossing_within_margin" not in verdict.reasons:
         return ""
-    where = " and ".join(
-        f"after {_floor(verdict, c.c_star)}{_unit(verdict)}" for c in verdict.crossings
-    )
+    below = AXES[verdict.axis].below
+    where = " and ".join(f"after {below(c.c_star)}{_unit(verdict)}" for c in verdict.crossings)
     return (
         f" The sign changes {where}, but within the margin of {_percent(verdict.margin)}, "
         "so it does not count as a crossover."
@@ -268,13 +268,8 @@ def _axis(verdict: Verdict) -> str:
     return AXES[verdict.axis].words
 
 
-def _floor(verdict: Verdict, level: float) -> str:
-    """The whole concurrency below; a level that was computed as 9.999… stays 10."""
-    return str(math.floor(level + 1e-9)) if AXES[verdict.axis].closed_loop else f"{level:.3g}"
-
-
-def _interval(verdict: Verdict, crossing: Crossing) -> str:
-    low, high = (_floor(verdict, end) for end in crossing.ci)
+def _interval(axis: Axis, crossing: Crossing) -> str:
+    low, high = map(axis.below, crossing.ci)
     return low if low == high else f"{low}–{high}"
 
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from crossover.step_cost import (
     StepCost,
     cost_line,
     predict,
+    predict_with_most_prefill,
     step_costs,
     tokens_per_step_of,
 )
-from crossover.verdict_rules import Bounds, crossings_of
+from crossover.verdict_rules import Bounds, censored, crossings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +46,7 @@ class PredictedLevel:
 
     concurrency: float
     ratio: float
+    """from one arm that of φ = 0, which bounds the true one"""
     lo: float | None
     """None: nothing was repeated"""
     hi: float | None
@@ -60,9 +63,12 @@ class Prediction:
     tokens_per_step: float | None
     """A at that acceptance; None: the answers' length is not known"""
     bound: str | None = None
-    """None: the ratio itself; from one arm at_least or at_most: the true one is not below, above"""
+    """None: the ratios themselves; from one arm at_least or at_most: the true ones are not below,
+    above those shown, and the levels' bounds and labels hold for every share of prefill"""
     levels: tuple[PredictedLevel, ...] = ()
     crossings: tuple[Crossing, ...] = ()
+    censored: dict[str, Any] | None = None
+    """{side, bound} where no sign changes, as of a verdict"""
     reason: str | None = None
     """why there is no prediction"""
 
@@ -193,32 +199,63 @@ def _predicted(
     ratio = predict(line, tokens)
     if ratio is None:
         return Prediction(acceptance_length, tokens, reason="acceptance_too_far")
-    bound = None
-    if line.is_bound:
-        measured = line.tokens_per_step
-        if measured.min() / AS_MEASURED <= tokens <= measured.max() * AS_MEASURED:
-            return Prediction(acceptance_length, tokens, reason="acceptance_as_measured")
-        bound = "at_least" if tokens < measured.min() else "at_most"
-    return Prediction(acceptance_length, tokens, bound, *levels_and_crossings(ratio, settings))
+    if not line.is_bound:
+        return Prediction(acceptance_length, tokens, None, *judged(ratio, ratio, ratio, settings))
+    measured = line.tokens_per_step
+    if measured.min() / AS_MEASURED <= tokens <= measured.max() * AS_MEASURED:
+        return Prediction(acceptance_length, tokens, reason="acceptance_as_measured")
+    return Prediction(acceptance_length, tokens, *judged_band(line, tokens, settings))
 
 
-def levels_and_crossings(
-    ratio: LogRatio, settings: Settings
-) -> tuple[tuple[PredictedLevel, ...], tuple[Crossing, ...]]:
-    """A predicted ratio, judged by the rules of a measured one (METHOD §4, §5)."""
-    bounds = Bounds.of(ratio, settings.alpha)
+def judged_band(line: CostLine, tokens_per_step: float, settings: Settings) -> tuple[Any, ...]:
+    """From one arm: `bound`, and as of `judged`, what holds whatever prefill's share is."""
+    without, most = (
+        predict(line, tokens_per_step),
+        predict_with_most_prefill(line, tokens_per_step),
+    )
+    if tokens_per_step < line.tokens_per_step.min():
+        return "at_least", *judged(without, without, most, settings)
+    return "at_most", *judged(without, most, without, settings)
+
+
+def judged(
+    ratio: LogRatio, lowest: LogRatio, highest: LogRatio, settings: Settings
+) -> tuple[tuple[PredictedLevel, ...], tuple[Crossing, ...], dict[str, Any] | None]:
+    """A predicted ratio, judged by the rules of a measured one (METHOD §4, §5).
+
+    Args:
+        ratio: what is shown.
+        lowest: the least that the true one may be; the same where the line is known.
+        highest: the most.
+        settings: of the verdict.
+
+    Returns: the levels, the crossings, and where C* is said not to be if there are none.
+    """
+    low, high = (Bounds.of(end, settings.alpha) for end in (lowest, highest))
+    bounds = replace(low, hi=high.hi, pointwise_hi=high.pointwise_hi)
     repeated = bool(np.isfinite(ratio.se).all())
     levels = tuple(
         PredictedLevel(
             concurrency=level,
-            ratio=float(np.exp(bounds.log_ratio[i])),
+            ratio=float(np.exp(ratio.log_ratio[i])),
             lo=float(np.exp(bounds.lo[i])) if repeated else None,
             hi=float(np.exp(bounds.hi[i])) if repeated else None,
             label=bounds.labels[i] if repeated else None,
         )
         for i, level in enumerate(bounds.levels.tolist())
     )
-    crossings, _ = (
-        crossings_of(ratio, bounds, laws=True, settings=settings) if repeated else ((), 0)
+    of_ends = [
+        crossings_of(end, bounds, laws=True, settings=settings)[0] for end in (lowest, highest)
+    ]
+    crossings = tuple(_spanning(*pair) for pair in zip(*of_ends, strict=True))
+    return levels, crossings, censored(bounds)
+
+
+def _spanning(one: Crossing, other: Crossing) -> Crossing:
+    """A crossing that lies anywhere between two of the same bracket."""
+    return replace(
+        one,
+        c_star=math.sqrt(one.c_star * other.c_star),
+        ci=(min(one.ci[0], other.ci[0]), max(one.ci[1], other.ci[1])),
+        coarse=one.coarse or other.coarse,
     )
-    return levels, tuple(crossings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from crossover.axis import whole
 from crossover.reasons import words
 
 if TYPE_CHECKING:
@@ -39,14 +40,19 @@ def level_sentence(level: StepCost) -> str:
         f"and costs {level.step_cost:.2f} plain steps{_interval(level.step_cost_lo, level.step_cost_hi)}: "
     )
     even = level.break_even_tokens_per_step
+    if level.break_even_is == "unknown":
+        return f"{yields}cannot tell whether it pays."
     if even is None:
         return f"{yields}more acceptance would not make it pay more."
-    pays = level.tokens_per_step > level.step_cost
     if level.break_even_is == "at_most":
         return f"{yields}it pays while it yields more than {even:.2f}, and perhaps below."
     if level.break_even_is == "at_least":
         return f"{yields}it does not pay, and would not below {even:.2f} tokens a step."
-    verb = "it pays while it yields" if pays else "it does not pay; it would if it yielded"
+    verb = {
+        True: "it pays while it yields",
+        False: "it does not pay; it would if it yielded",
+        None: "cannot tell whether it pays; it does if it yields",
+    }[level.pays]
     return (
         f"{yields}{verb} more than {even:.2f}{_interval(level.break_even_lo, level.break_even_hi)}."
     )
@@ -69,8 +75,8 @@ def _where(prediction: Prediction) -> str:
         return _bounded(prediction, span)
     if prediction.crossings:
         return " and ".join(
-            f"would cross at concurrency {math.floor(crossing.c_star)} "
-            f"(interval {math.floor(crossing.ci[0])}–{math.floor(crossing.ci[1])}), "
+            f"would cross at concurrency {whole(crossing.c_star)} "
+            f"(interval {whole(crossing.ci[0])}–{whole(crossing.ci[1])}), "
             f"{'faster below' if crossing.direction == 'down' else 'faster above'}"
             for crossing in prediction.crossings
         )
@@ -82,19 +88,25 @@ def _where(prediction: Prediction) -> str:
 
 
 def _bounded(prediction: Prediction, span: str) -> str:
-    """From one arm: where it is sure to pay, or sure not to."""
-    sign = "+" if prediction.bound == "at_least" else "-"
-    sure = [level.concurrency for level in prediction.levels if level.label == sign]
-    if not sure:
-        return f"may pay or not on {span} tested: one arm does not tell"
-    at = ", ".join(f"{c:g}" for c in sure)
-    if prediction.bound == "at_most":
-        return (
-            f"would not pay at concurrency {at}; what it would do elsewhere one arm does not tell"
-        )
-    return (
-        f"would pay at concurrency {at} at least; what it would do elsewhere one arm does not tell"
+    """From one arm: where it is sure to pay, where sure not to, and so where it would cross."""
+    pays, loses, unsure = (
+        ", ".join(f"{level.concurrency:g}" for level in prediction.levels if level.label == label)
+        for label in "+-?"
     )
+    if pays and loses:
+        text = f"would pay at concurrency {pays} and not at {loses}"
+    elif pays or loses:
+        text = f"would {'' if pays else 'not '}pay at concurrency {pays or loses}"
+    else:
+        return f"may pay or not on {span} tested: one arm does not tell"
+    if prediction.crossings:
+        text += ", and " + " and ".join(
+            f"cross between {whole(crossing.ci[0])} and {math.ceil(crossing.ci[1])}"
+            for crossing in prediction.crossings
+        )
+    elif prediction.censored:
+        text += "; a crossover, if any, lies {side} {bound:g}".format(**prediction.censored)
+    return f"{text}; at {unsure} one arm does not tell" if unsure else text
 
 
 def _span(levels: Sequence[float]) -> str:

@@ -15,7 +15,6 @@ from crossover.report.wording import (
     counted,
     crossing_words,
     label_words,
-    level_below,
     level_ratio,
     level_text,
     listed,
@@ -117,9 +116,7 @@ def _in_short(verdict: Row) -> str:
     if verdict["verdict"] == "crossover":
         crossing = verdict["crossings"][0]
         better = label_words("+" if crossing["direction"] == "down" else "-", verdict["metric"])
-        star, lo, hi = (
-            level_below(end, verdict["axis"]) for end in (crossing["c_star"], *crossing["ci"])
-        )
+        star, lo, hi = (verdict["axis"].below(end) for end in (crossing["c_star"], *crossing["ci"]))
         return f"{better} up to {star} [{lo}–{hi}]"
     if verdict["verdict"] in ("variant_faster_throughout", "baseline_faster_throughout"):
         ratios = [n["ratio"] for n in with_ratio(verdict)]

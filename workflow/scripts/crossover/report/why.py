@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from crossover.campaign import Campaign
     from crossover.report.levels import Level
 
-_BOUND = {"equal": "", "at_most": "≤ ", "at_least": "≥ "}
+_BOUND = {"equal": "", "at_most": "≤ ", "at_least": "≥ ", "unknown": ""}
+_PAYS = {True: "yes", False: "no", None: "cannot tell"}
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _table(found: Row, name: str, workload: str, levels: Sequence[Level], axis: 
                 level_text(n["level"]),
                 f"{n['tokens_per_step']:.2f}",
                 ratio(n["step_cost"], n["step_cost_lo"], n["step_cost_hi"]),
-                "yes" if n["tokens_per_step"] > n["step_cost"] else "no",
+                _PAYS[n["pays"]],
                 _bounded(n["break_even_is"], n["break_even_tokens_per_step"]),
                 _bounded(n["break_even_is"], n["break_even_acceptance_length"]),
                 _bounded("equal", measured.get(n["level"])),
@@ -171,7 +172,8 @@ def _predictions(found: Row, name: str, workload: str, axis: Axis) -> Table:
     return Table(
         caption=(
             f"Prediction, not measured: {name}, {workload}, at other acceptance lengths. Measure it "
-            "before relying on it. ≥ and ≤: from one arm only a bound is known."
+            "before relying on it. ≥ and ≤: from one arm only a bound is known; the bounds in "
+            "brackets then hold whatever prefill costs."
         ),
         columns=[
             "Acceptance length",

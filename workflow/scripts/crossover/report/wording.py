@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -12,7 +11,6 @@ from crossover.verdict_metrics import METRICS
 from crossover.verdict_sentence import NOT_SPEEDS
 
 if TYPE_CHECKING:
-    from crossover.axis import Axis
     from crossover.campaign import Campaign
 
 Row = Mapping[str, Any]
@@ -121,11 +119,6 @@ def level_number(value: float | None) -> str:
     if value is None:
         return MISSING
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
-
-
-def level_below(value: float, axis: Axis) -> str:
-    """A place on the axis as a verdict's sentence rounds it: down to a whole concurrency."""
-    return str(math.floor(value + 1e-9)) if axis.closed_loop else f"{value:.3g}"
 
 
 def moment(unix_s: float | None) -> str:

@@ -69,8 +69,9 @@ class Observation:
 class LogRatio:
     """ln(variant / baseline) at the levels that both arms have; arrays of one entry a level.
 
-    Covariance, `se` and `df` are NaN where nothing was repeated: then `reasons` says so. The
-    variances are those of the arms' means; in a paired fit both are that of the difference.
+    Covariance, `se` and `df` are NaN where no residual degree of freedom is left: nothing was
+    repeated, or there is one level alone; then `reasons` is not empty. The variances are those of
+    the arms' means; in a paired fit both are that of the difference.
     """
 
     levels: np.ndarray
@@ -134,8 +135,6 @@ def fit(
         reasons.append("single_repeat")
     elif not replicated:
         reasons.append("no_replication")
-    if len(common) < 2:
-        reasons.append("fewer_than_2_common_levels")
     return LogRatio(
         levels=np.array(common),
         log_ratio=log_ratio,
