@@ -1,31 +1,73 @@
 """A headless Chromium without a network, and the pages that it opens from disk.
 
 Debian's package `chromium`, driven by Playwright; neither downloads anything. The browser is
-ended with each module: Playwright holds the thread's event loop while it runs.
+ended with each module: Playwright holds the thread's event loop while it runs. Playwright waits
+without a limit for a script that a page runs, and a headless page may stop drawing frames: a
+browser whose test takes longer than LIMIT_S is killed, which fails the test.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 from browser.pages import PAGES, USUAL, Opened, write_page
 from playwright.sync_api import Browser, sync_playwright
 
 CHROMIUM = shutil.which("chromium")
+LIMIT_S = 120
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, once a module."""
+def running() -> Iterator[Callable[[], Browser]]:
+    """The module's Chromium: started when it is first asked for, and again after it was killed."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM)
+        started: list[Browser] = []
+
+        def chromium() -> Browser:
+            if not started or not started[-1].is_connected():
+                started.append(playwright.chromium.launch(executable_path=CHROMIUM))
+            return started[-1]
+
         yield chromium
-        chromium.close()
+        for browser in started:
+            browser.close()
+
+
+@contextmanager
+def killed_after(limit_s: float, browser: Browser) -> Iterator[Event]:
+    """Kill this browser when the block takes longer; the event tells whether it was."""
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    [pid] = [p["id"] for p in processes if p["type"] == "browser"]
+    killed = Event()
+
+    def kill() -> None:
+        killed.set()
+        os.kill(pid, signal.SIGKILL)
+
+    watchdog = Timer(limit_s, kill)
+    watchdog.start()
+    try:
+        yield killed
+    finally:
+        watchdog.cancel()
+
+
+@pytest.fixture
+def browser(running: Callable[[], Browser]) -> Iterator[Browser]:
+    """A Chromium that does not outlive LIMIT_S of one test."""
+    browser = running()
+    with killed_after(LIMIT_S, browser) as killed:
+        yield browser
+    assert not killed.is_set(), f"Chromium was killed: the test took longer than {LIMIT_S} s"
 
 
 @pytest.fixture(scope="session")

@@ -85,19 +85,25 @@ class Opened:
         route.abort()
 
     def all_drawn(self) -> None:
-        """Scroll down and back, so that charts that wait for the reader are drawn too."""
+        """Scroll down and back, so that charts that wait for the reader are drawn too.
+
+        A headless page may stop drawing frames: what waits for one has a time limit.
+        """
         self.page.evaluate(
             """async () => {
+              const frame = () => Promise.race([
+                new Promise(requestAnimationFrame), new Promise(done => setTimeout(done, 500))]);
               for (const figure of document.querySelectorAll('figure')) {
                 if (!figure.checkVisibility()) continue;
                 figure.scrollIntoView({block: 'center', behavior: 'instant'});
-                await new Promise(requestAnimationFrame);
-                await new Promise(requestAnimationFrame);
+                await frame();
+                await frame();
               }
               scrollTo(0, 0);
             }"""
         )
         self.page.wait_for_function(
             """[...document.querySelectorAll('figure')].every(f => !f.checkVisibility()
-               || !f.querySelector('script.spec') || f.querySelector('.live svg'))"""
+               || !f.querySelector('script.spec') || f.querySelector('.live svg'))""",
+            polling=100,
         )

@@ -137,7 +137,11 @@ def _note(
     if crossings:
         yield "A dotted rule is an estimated crossing C*, the shaded column its interval."
     if len({m["level"] for m in means}) > 1:
-        yield "Lines between measured levels only guide the eye."
+        yield "Lines between measured levels only guide the eye" + (
+            ": C* is the verdict's own estimate between them, not where a line crosses 1."
+            if crossings
+            else "."
+        )
     if left_out := _left_out(levels, axis):
         yield f"Hollow symbols, or none, where a trial is invalid and left out: {left_out}."
 
