@@ -187,7 +187,7 @@ def test_of_several_devices_the_one_that_is_busy_is_named_and_the_others_stay_fr
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         life.start(owner=processes.identity(sleeper.pid), devices=("gpu1",))
-        with pytest.raises(DeviceBusyError, match="device gpu1 is in use since .* campaign test"):
+        with pytest.raises(DeviceBusyError, match=r"device gpu1 is in use since .* campaign test"):
             life.start(devices=("gpu0", "gpu1"))
         assert device_lock.holder("gpu0") is None
         assert device_lock.holder("gpu1")["owner"] == processes.identity(sleeper.pid)

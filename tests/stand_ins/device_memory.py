@@ -18,7 +18,7 @@ def hold(gpu, size):
     """Take `size` bytes of a GPU until this process ends."""
     folder = _folder(os.environ["STAND_IN_NVML"])
     folder.mkdir(exist_ok=True)
-    fd, path = tempfile.mkstemp(prefix=f"gpu{gpu}-", dir=folder)
+    fd, _ = tempfile.mkstemp(prefix=f"gpu{gpu}-", dir=folder)
     os.write(fd, json.dumps(size).encode())
     fcntl.lockf(fd, fcntl.LOCK_EX)
 

@@ -69,7 +69,8 @@ def engine_core(size):
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
-    if not all([is_up(worker) for worker in workers]):
+    up = [is_up(worker) for worker in workers]
+    if not all(up):
         for worker in workers:
             worker.kill()
         sys.exit("engine-core: a worker did not start")
