@@ -205,16 +205,16 @@ def stop_own_servers(paths: Iterable[str | Path]) -> None:
     """End every server that this run started and did not stop, and what outlived a supervisor.
 
     Raises:
-        ServerError: a device is not as it was, see `debts.settle`.
+        ServerError: something is left, see `debts.settle`.
     """
+    devices: list[str] = []
     for path in map(Path, paths):
         handle = Handle.read(path)
         if handle is not None and handle.owner == owner():
             processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
             path.unlink(missing_ok=True)
-            for device in session.read(handle.record).get("devices", ()):
-                debts.settle(device)
-    processes.kill_all(processes.orphans())
+            devices += session.read(handle.record).get("devices", ())
+    debts.settle(devices)
 
 
 def end_on_sigterm() -> None:
