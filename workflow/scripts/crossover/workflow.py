@@ -217,6 +217,30 @@ def stop_own_servers(paths: Iterable[str | Path]) -> None:
     debts.settle(devices)
 
 
+def keep_reasons(group_job: type) -> list[str]:
+    """What the executor will say of each session that fails, such as a refusal of `sbatch`.
+
+    Snakemake shows that of single jobs, and drops it of a group (9.27).
+
+    Args:
+        group_job: Snakemake's class, whose `log_error` gets the message.
+
+    Returns:
+        A list that fills while the run goes on; what is said of several sessions stands in it once.
+    """
+    reasons: list[str] = []
+    log_error = group_job.log_error
+
+    def kept(self: Any, msg: str | None = None, **details: Any) -> None:
+        reason = (msg or "").split("\n    ")[0].strip()  # without the call, which follows indented
+        if reason and reason not in reasons:
+            reasons.append(reason)
+        log_error(self, msg, **details)
+
+    group_job.log_error = kept
+    return reasons
+
+
 def end_on_sigterm() -> None:
     """Let TERM end the run at once: the jobs that run too, which Snakemake would wait for.
 
