@@ -20,7 +20,7 @@ from crossover.server import device_lock, device_memory, environment, processes
 _STOP_COMMAND_TIMEOUT_S = 120.0
 _MEMORY_WAIT_S = 30.0
 _LOCK_WAIT_S = 2.0
-"""A process is seen as ended before the last of its threads has let go of its locks."""
+"""Whoever only looks who holds the device locks it for a moment."""
 
 
 def settle(devices: Iterable[str]) -> None:
