@@ -1,6 +1,7 @@
 """What differs between the arms besides speculation, and what follows from it."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from crossover.parity import RULES, compare_arms
 from crossover.verdict import find_verdict
 from crossover.verdicts import judge
 
+SGLANG_ACCOUNT = Path(__file__).parents[1] / "data/engines/sglang/server_info.json"
 PLAIN = {"engine_version": "v1", "max_running_requests": 256, "front_end_processes": 4}
 
 
@@ -249,6 +251,58 @@ def test_flags_variables_and_the_servers_own_settings():
     assert "$THREADS (2 / 4)" in text
     assert "server: cache.size (1 / 3)" in text
     assert "spec-type" not in text
+
+
+def test_a_repeated_flag_is_all_of_its_values():
+    def arm(first):
+        words = ["serve", "--middleware", first, "--middleware", "b.B"]
+        return ArmSettings.of([{"command": words}])
+
+    assert arm("a.A").differences(arm("c.C")) == {"--middleware": (["a.A", "b.B"], ["c.C", "b.B"])}
+
+
+def recorded_sglang(*flags, **changed):
+    """The session of a server that was started with `flags` and gave a recorded account."""
+    account = json.loads(SGLANG_ACCOUNT.read_text()) | changed
+    return {
+        "engine": "sglang",
+        "command": ["sglang", "serve", *flags],
+        **description(**PLAIN, resolved=account),
+    }
+
+
+def test_a_server_that_applied_something_else_than_its_flags_ask_for_is_told():
+    flags = [
+        *("--speculative-adaptive", "--speculative-num-steps", "3", "--tokenizer-worker-num", "4"),
+        *(
+            "--mem-fraction-static",
+            "0.8",
+            "--attention-backend",
+            "auto",
+            "--max-total-tokens",
+            "-1",
+        ),
+    ]
+    as_asked = {"tokenizer_worker_num": 4, "mem_fraction_static": 0.8, "max_total_tokens": 9}
+    same = recorded_sglang(*flags, **as_asked, speculative_adaptive=True)
+    assert "not_applied" not in said(parity_of(same, same))
+    # it switches adaptive drafting off by itself where it is not supported
+    other = recorded_sglang(
+        *flags, **as_asked | {"tokenizer_worker_num": 1}, speculative_adaptive=False
+    )
+    assert said(parity_of(same, other))["not_applied"] == (
+        "The server of spec says that it applied other settings than its flags ask for: "
+        "--speculative-adaptive (applied: false), --tokenizer-worker-num (asked for 4, applied 1). "
+        "See its log."
+    )
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_flag_that_switches_off_is_compared_too(applied):
+    account = {"cache_config": {"enable_prefix_caching": applied}}
+    arm = {"engine": "vllm", "command": ["vllm", "--no-enable-prefix-caching"]}
+    arm |= description(**PLAIN, resolved=account)
+    assert ("not_applied" in said(parity_of(arm, arm))) == applied
 
 
 def test_a_port_is_no_setting():

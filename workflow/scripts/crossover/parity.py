@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from crossover.applied import not_applied
 from crossover.arm_settings import ArmSettings, description_of, sessions_of
 from crossover.verdict_metrics import axis_of
 
@@ -312,6 +313,15 @@ def _speculation(arms: _Arms, found: _Findings) -> None:
     if any(silent):
         found.reasons.append("speculation_not_applied")
     applied, asked = arms.described("drafted_tokens"), arms.column("drafted_tokens")
+    for name, said, asked_for in zip(
+        (found.variant, found.baseline), methods, declared, strict=True
+    ):
+        if asked_for and not said and name not in _accepting(arms):
+            found.caveat(
+                "speculation_unverified",
+                f"{name} is to speculate ({_shown(asked_for)}); its server neither says so nor "
+                "counts drafts. Look into its log.",
+            )
     # a server without speculation has no drafts: not known is as it should be
     found.row(
         "drafted_tokens", tuple(a or d for a, d in zip(applied, asked, strict=True)), "speculation"
@@ -323,6 +333,12 @@ def _speculation(arms: _Arms, found: _Findings) -> None:
                 f"The server of {name} says that it drafts {_shown(has)} tokens a step, "
                 f"the campaign says {_shown(wanted)}.",
             )
+
+
+def _accepting(arms: _Arms) -> set[str]:
+    """The arms whose servers counted verify steps."""
+    counted = arms.points["acceptance_length"].notna()
+    return set(arms.points.loc[counted, "variant"])
 
 
 def _cap(arms: _Arms, found: _Findings) -> None:
@@ -474,6 +490,23 @@ def _settings(arms: _Arms, found: _Findings) -> None:
         )
 
 
+def _applied(arms: _Arms, found: _Findings) -> None:
+    """What was asked for by flags against what the server says that it applied."""
+    for name, settings in zip((found.variant, found.baseline), arms.settings, strict=True):
+        if apart := not_applied(settings):
+            listed = ", ".join(
+                f"{flag} (asked for {asked:g}, applied {applied:g})"
+                if not isinstance(asked, bool)
+                else f"{flag} (applied: {str(applied).lower()})"
+                for flag, (asked, applied) in sorted(apart.items())[:NAMED]
+            )
+            found.caveat(
+                "not_applied",
+                f"The server of {name} says that it applied other settings than its flags ask "
+                f"for: {listed}. See its log.",
+            )
+
+
 def _given(value: Any) -> str:
     return "not given" if value is None else "given" if value is True else str(value)
 
@@ -489,6 +522,7 @@ RULES = (
     _plain_settings,
     _prefix_cache,
     _settings,
+    _applied,
 )
 
 
