@@ -17,10 +17,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("tests", "workflow/scripts")]
-from integration.kills import KILLS, MOMENTS
+from integration.kills import KILLS, MOMENTS, OVER_TWO_GPUS
 from integration.workflow_copy import ROOT
 
-SERVERS = ("", "-stubborn", "-stubborn-no_namespaces")
+SERVERS = {
+    "": KILLS,
+    "-stubborn": KILLS,
+    "-stubborn-no_namespaces": KILLS,
+    "-two_gpus": OVER_TWO_GPUS,
+    "-two_gpus-no_namespaces": OVER_TWO_GPUS,
+}
+"""Kinds of kill by kind of server, as the tests' names end."""
 
 
 def main() -> int:
@@ -62,12 +69,12 @@ def table(server: str, run: Counter[str], passed: Counter[str]) -> str:
     moments = [
         moment.__name__
         for moment in MOMENTS
-        if any(run[f"{kill.__name__}-{moment.__name__}{server}"] for kill in KILLS)
+        if any(run[f"{kill.__name__}-{moment.__name__}{server}"] for kill in SERVERS[server])
     ]
     lines = [
         f"{server.removeprefix('-') or 'any server':24}" + "".join(f"{m:>13}" for m in moments)
     ]
-    for kill in KILLS:
+    for kill in SERVERS[server]:
         names = [f"{kill.__name__}-{moment}{server}" for moment in moments]
         if any(run[name] for name in names):
             cells = [f"{passed[name]}/{run[name]}" if run[name] else "–" for name in names]

@@ -4,6 +4,7 @@ import atexit
 import glob
 import re
 
+from snakemake.jobs import GroupJob
 from snakemake.settings.types import DeploymentMethod
 
 from crossover import layout, rounds, standing, time_limits
@@ -52,6 +53,7 @@ if not workflow.subprocess_exec:
     flow.become_owner()
 if workflow.is_main_process:
     flow.drop_stale_handles(glob.glob(HANDLES))
+    REASONS = flow.keep_reasons(GroupJob)
 if workflow.remote_exec:  # without hooks, onerror too
     atexit.register(lambda: flow.stop_own_servers(glob.glob(HANDLES)))
 

@@ -118,4 +118,5 @@ onstart:
 onerror:
     with plain_errors():
         flow.stop_own_servers(glob.glob(HANDLES))
-    print(f"crossover: {flow.GO_ON}", file=sys.stderr)
+    for said in [*REASONS, flow.GO_ON]:
+        print(f"crossover: {said}", file=sys.stderr)

@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
+from integration.gpus import memory_held
 from integration.workflow_copy import SNAKEMAKE, Workflow
 
 AFTERMATH_S = 10.0
@@ -169,6 +170,18 @@ def kill_server(run: Run, moment: Callable) -> None:
     run.running("simulated_server").kill()
 
 
+def kill_api_server(run: Run, moment: Callable) -> None:
+    run.running("api-server").kill()
+
+
+def kill_engine_core(run: Run, moment: Callable) -> None:
+    run.running("engine-core").kill()
+
+
+def kill_worker(run: Run, moment: Callable) -> None:
+    run.running("worker").kill()
+
+
 def kill_job(run: Run, moment: Callable) -> None:
     run.running(JOB_AT[moment]).kill()
 
@@ -203,6 +216,15 @@ KILLS = (
     fill_disk,
     cut_power,
 )
+
+OVER_TWO_GPUS = (
+    kill_api_server,
+    kill_engine_core,
+    kill_worker,
+    kill_supervisor,
+    kill_snakemake,
+)
+"""Kills after which workers of a server over several GPUs may be left."""
 
 AT_ANY_TIME = (interrupt, terminate, kill_snakemake, cut_power)
 
@@ -262,7 +284,7 @@ def finished_points(workflow: Workflow) -> dict[Path, str]:
 
 
 def assert_nothing_left(workflow: Workflow) -> None:
-    """No process, no port, no lock, `AFTERMATH_S` after the kill at the latest."""
+    """No process, no port, no lock, no memory of a GPU, `AFTERMATH_S` after the kill at the latest."""
     deadline = time.monotonic() + AFTERMATH_S
     while left := left_of(workflow):
         assert time.monotonic() < deadline, f"still there: {left}"
@@ -270,12 +292,13 @@ def assert_nothing_left(workflow: Workflow) -> None:
 
 
 def left_of(workflow: Workflow) -> list[Any]:
-    """Processes, answered ports and held lock files of a workflow's runs."""
+    """Processes, answered ports, held lock files and memory of a workflow's runs."""
     locks = [*workflow.folder.glob("locks/*.lock"), workflow.folder / ".snakemake/live.lock"]
     return [
         *processes_of(workflow),
         *filter(is_answered, ports_of(workflow)),
         *filter(is_held, locks),
+        *memory_held(workflow),
     ]
 
 

@@ -1,8 +1,8 @@
 """A real Slurm of several nodes on this machine: no systemd, no cgroups, no accounting database.
 
 A node is a slurmd in namespaces of its own, which give it a host name, processes that end with it,
-and its own folder of device locks: what separate machines have. Ports and the file system are
-shared, the latter as on a cluster.
+and its own folder of device locks: what separate machines have. Its GPU is one to Slurm alone.
+Ports and the file system are shared, the latter as on a cluster.
 """
 
 from __future__ import annotations
@@ -50,12 +50,15 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 MinJobAge=3600
+GresTypes=gpu
 ReturnToService=2
 SlurmdTimeout=5
 KillWait=5
 MessageTimeout=10
 PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP
 """
+
+_HARDWARE = "CPUs=4 RealMemory=4000 Gres=gpu:1"
 
 
 def missing() -> str | None:
@@ -141,12 +144,13 @@ class Cluster:
             nodes=",".join(self.nodes),
         )
         for name, port in zip(self.nodes, ports[1:], strict=True):
-            config += f"NodeName={name} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000\n"
+            config += f"NodeName={name} NodeAddr=127.0.0.1 Port={port} {_HARDWARE}\n"
             for folder in ("spool", "devices"):
                 (self.root / name / folder).mkdir(parents=True)
         for folder in ("state", "devices", "bin"):
             (self.root / folder).mkdir()
         (self.root / "slurm.conf").write_text(config)
+        (self.root / "gres.conf").write_text("Name=gpu File=/dev/null\n")
         key = self.root / "munge.key"
         key.touch(0o600)
         key.write_bytes(secrets.token_bytes(1024))

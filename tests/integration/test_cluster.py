@@ -162,3 +162,23 @@ def test_a_trial_can_be_kept_on_one_node(workflow: Workflow):
     assert len(table) == 2
     assert table["host"].nunique() == 1, "with both nodes free"
     assert not any(together(a, b) for a, b in pairs(table))
+
+
+def test_sessions_share_nodes_where_a_gpu_keeps_them_apart(workflow: Workflow):
+    workflow.config["load"]["concurrency"] = [1]
+    workflow.config["defaults"]["resources"] = {"gpu": 1, "slurm_extra": "", "cpus_per_task": 2}
+    workflow.write_config()
+    workflow.run(*ON_SLURM, "--jobs", "4")
+    table = sessions(workflow)
+    assert len(table) == 4
+    assert not any(together(a, b) for a, b in pairs(table) if a["host"] == b["host"])
+
+
+def test_a_run_ends_with_why_slurm_refused_its_jobs(workflow: Workflow):
+    workflow.config["defaults"]["resources"] = {"slurm_partition": "nowhere"}
+    workflow.write_config()
+    refused = workflow.run(*ON_SLURM, check=False)
+    assert refused.returncode != 0
+    *_, said = refused.stdout.partition("crossover: ")
+    assert "invalid partition specified: nowhere" in said
+    assert said.count("nowhere") == 1, "of two sessions"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from integration import kills
+from integration.gpus import assert_memory_was_back, give_gpus, server_over
 from integration.kills import Run, wait_for
 from integration.workflow_copy import Workflow
 
@@ -34,10 +35,12 @@ class Cell(NamedTuple):
     moment: Callable[[Run], bool]
     stubborn: bool = False
     namespaces: bool = True
+    over_two_gpus: bool = False
 
     def __str__(self) -> str:
         words = [self.kill.__name__, self.moment.__name__]
         words += ["stubborn"] if self.stubborn else []
+        words += ["two_gpus"] if self.over_two_gpus else []
         words += [] if self.namespaces else ["no_namespaces"]
         return "-".join(words)
 
@@ -51,6 +54,12 @@ class Cell(NamedTuple):
         if self.stubborn:
             workflow.config["defaults"]["args"] |= STUBBORN
             workflow.config["defaults"]["stop_grace_s"] = 1
+        if self.over_two_gpus:
+            workflow.config["defaults"].pop("args")
+            workflow.config["variants"] = {
+                name: server_over(["gpu0", "gpu1"], "--stop-s", "0.5") for name in ("plain", "spec")
+            }
+            give_gpus(workflow, 2)
         if not self.namespaces:
             refuse_namespaces(workflow)
         workflow.write_config()
@@ -81,6 +90,11 @@ EVERY_CELL = [
         for namespaces in (True, False)
         for kill in PROCESS_KILLS
     ),
+    *(
+        Cell(kill, kills.measuring, over_two_gpus=True, namespaces=namespaces)
+        for namespaces in (True, False)
+        for kill in kills.OVER_TWO_GPUS
+    ),
 ]
 ONE_OF_EACH_KILL = [
     Cell(kills.interrupt, kills.measuring),
@@ -91,6 +105,9 @@ ONE_OF_EACH_KILL = [
     Cell(kills.kill_job, kills.starting),
     Cell(kills.fill_disk, kills.aggregating),
     Cell(kills.cut_power, kills.stopping),
+    Cell(kills.kill_api_server, kills.measuring, over_two_gpus=True),
+    Cell(kills.kill_worker, kills.measuring, over_two_gpus=True, namespaces=False),
+    Cell(kills.kill_supervisor, kills.measuring, over_two_gpus=True, namespaces=False),
 ]
 
 
@@ -130,6 +147,8 @@ def test_a_kill_leaves_nothing_and_loses_nothing(
     if cell.kill is not kills.fill_disk:
         before = kill_at(workflow, cell)
         assert_recovers(workflow, before)
+        if cell.over_two_gpus:
+            assert_memory_was_back(workflow, sessions=2)
         return
     with kills.small_disk(workflow):
         before = kill_at(workflow, cell)

@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 import pytest
 from integration.containers import STAND_INS, containers
+from integration.gpus import server_over
+from stand_ins import device_memory
 
 from crossover.campaign import Variant
 from crossover.errors import DeviceBusyError, ServerError, StartupError
@@ -181,6 +183,19 @@ def test_who_holds_the_device_since_when_and_where_is_told(life, tmp_path):
         sleeper.wait()
 
 
+def test_of_several_devices_the_one_that_is_busy_is_named_and_the_others_stay_free(life):
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        life.start(owner=processes.identity(sleeper.pid), devices=("gpu1",))
+        with pytest.raises(DeviceBusyError, match=r"device gpu1 is in use since .* campaign test"):
+            life.start(devices=("gpu0", "gpu1"))
+        assert device_lock.holder("gpu0") is None
+        assert device_lock.holder("gpu1")["owner"] == processes.identity(sleeper.pid)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
 # ------------------------------------------------------------------ environment and secrets
 
 
@@ -294,6 +309,29 @@ def test_memory_that_cannot_be_read_is_not_checked_and_that_is_said(
     handle = life.ready(devices=devices)
     assert f"device memory not checked ({why}" in told(life.stop())
     assert session.read(handle.record)["gpu_memory_before_bytes"] is None
+
+
+def test_workers_that_outlive_their_supervisor_are_ended_before_their_memory_is_waited_for(
+    life, gpus, tmp_path, monkeypatch
+):
+    unshare = tmp_path / "bin/unshare"  # no PID namespace, which would end them with it
+    unshare.parent.mkdir()
+    unshare.write_text("#!/bin/sh\nexit 1\n")
+    unshare.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{unshare.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(debts, "_MEMORY_WAIT_S", 5.0)
+    handle = life.ready(**server_over(["gpu0", "gpu1"]))
+    os.kill(processes.pid_of(handle.supervisor), signal.SIGKILL)
+    wait_for(lambda: not psutil.pid_exists(handle.pid) or ending.ended(handle), "the end")
+    assert device_memory.held(0)
+    assert device_memory.held(1)
+    with pytest.raises(ServerError, match="ended without a record of the stop"):
+        life.stop()
+    assert not processes.of_session(handle.session_id)
+    assert not device_memory.held(0)
+    assert not device_memory.held(1)
+    life.ready(**server_over(["gpu0", "gpu1"]))
+    life.stop()
 
 
 # ------------------------------------------------------------------ containers (stand-in runtime)

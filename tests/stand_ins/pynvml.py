@@ -2,13 +2,15 @@
 
 STAND_IN_NVML names it: a list of {"used": bytes, "pids": [pid, …], "name": …}, one for each GPU;
 with "mw", "mj", "sm_mhz" and "reasons" for one that tells its power, energy, clocks and what holds
-them down.
+them down. What processes hold by `device_memory` comes on top.
 """
 
 import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+
+import device_memory
 
 
 class NVMLError(Exception):
@@ -31,7 +33,8 @@ def nvmlDeviceGetHandleByIndex(index):
     gpus = json.loads(Path(os.environ["STAND_IN_NVML"]).read_text())
     if index >= len(gpus):
         raise NVMLError("Invalid Argument")
-    return gpus[index]
+    gpu, held = gpus[index], device_memory.held(index)
+    return {**gpu, "used": gpu["used"] + sum(held.values()), "pids": [*gpu["pids"], *held]}
 
 
 def nvmlDeviceGetName(gpu):

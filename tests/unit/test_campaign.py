@@ -255,6 +255,7 @@ def test_an_api_key_is_named_never_written(tmp_path):
         },
         {"engine": "openai", "args": None, "command": ["serve", "{port}", "--auth-token=hf_12345"]},
         {"args": {"api-key": ["hf_12345"]}},
+        {"args": {"api-key": [["hf_12345"], ["hf_6"]]}},
         {"args": {"default-headers": {"Authorization": "Bearer hf_12345"}}},
         {"engine": "openai", "command": ["docker", "run", "-e", "HF_TOKEN=hf_12345", "{port}"]},
         {"engine": "openai", "command": ["docker", "run", "--env=HF_TOKEN=hf_12345", "{port}"]},
@@ -308,6 +309,77 @@ def test_one_number_has_one_spelling(tmp_path, base):
     assert spelled.point_digests == base.point_digests
     assert spelled.load.concurrency == (1, 4, 16)
     assert isinstance(spelled.load.trials, int)
+
+
+def test_args_are_passed_through_as_they_are_written(tmp_path):
+    args = {"hf-overrides": {"factor": 4.0, "first": 4}, "swap-space": 4.0}
+    variants = {"plain": {"args": {"seed": 1.0}}, "spec": {"engine": "vllm", "args": args}}
+    defaults = {"engine": "vllm", "args": {"memory": 2.0}}
+    found = campaign(tmp_path, defaults=defaults, variants=variants).variants
+    command = engines.get("vllm").command(found["spec"], found["spec"].model)
+    assert command[-6:] == [
+        *("--hf-overrides", '{"factor":4.0,"first":4}', "--memory", "2.0", "--swap-space", "4.0")
+    ]
+    assert found["plain"].args == {"memory": 2.0, "seed": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("engine", "args", "message"),
+    [
+        ("vllm", {"speculative-config": [1]}, r"args\.speculative-config: \[1\] is no mapping"),
+        ("vllm", {"speculative-config": "[1]"}, "is no mapping"),
+        ("vllm", {"speculative-config": "{method: ngram}"}, "is no JSON"),
+        (
+            "vllm",
+            {"speculative-config": {"num_speculative_tokens": "three"}},
+            r"num_speculative_tokens: 'three' is no number",
+        ),
+        (
+            "sglang",
+            {"speculative-algorithm": "EAGLE3", "speculative-num-steps": [3]},
+            r"args\.speculative-num-steps: \[3\] is no number",
+        ),
+        (
+            "sglang",
+            {"tp-size": 2, "tp_size": 4},
+            "'tp-size' and 'tp_size' are one flag",
+        ),
+    ],
+)
+def test_args_that_cannot_be_meant_are_refused_before_anything_starts(
+    tmp_path, engine, args, message
+):
+    variants = {"plain": {}, "spec": {"engine": engine, "args": args}}
+    with pytest.raises(CampaignError, match=message):
+        campaign(tmp_path, defaults={"engine": "simulated"}, variants=variants)
+
+
+def test_a_draft_length_that_the_shell_gives_is_not_known_beforehand(tmp_path):
+    args = {"speculative-algorithm": "EAGLE3", "speculative-num-steps": "${STEPS}"}
+    variants = {"plain": {}, "spec": {"engine": "sglang", "args": args}}
+    spec = campaign(tmp_path, defaults={"engine": "simulated"}, variants=variants).variants["spec"]
+    assert engines.get("sglang").drafted_tokens(spec) is None
+
+
+def test_a_draft_length_that_contradicts_the_flags_is_refused(tmp_path):
+    drafts = {"speculative-config": {"method": "ngram", "num_speculative_tokens": 3}}
+    spec = {"engine": "vllm", "args": drafts, "speculation": {"method": "n", "drafted_tokens": 4}}
+    with pytest.raises(CampaignError, match=r"spec\.speculation\.drafted_tokens: 4, and by its"):
+        campaign(tmp_path, defaults={"engine": "simulated"}, variants={"plain": {}, "spec": spec})
+
+
+def test_an_expansion_that_nobody_does_is_refused(tmp_path):
+    variants = {"plain": {}, "spec": {"env": {"CACHE": "${CACHE:-/tmp}"}}}
+    with pytest.raises(CampaignError, match=r"variants\.spec\.env\.CACHE: .* is not filled in"):
+        campaign(tmp_path, variants=variants)
+
+
+@pytest.mark.parametrize("word", ["off", "on", "yes", "No"])
+def test_a_word_that_yaml_takes_for_a_truth_value_is_refused(tmp_path, word):
+    file = tmp_path / "words.yaml"
+    file.write_text(f"args: {{x: true, y: 'off', flash-attn: {word}}}\n")
+    with pytest.raises(CampaignError, match=f'{word} is (true|false) to YAML; .* "{word}" in quot'):
+        read_campaign(str(file))
 
 
 def test_a_key_that_an_engine_does_not_take_is_refused(tmp_path):

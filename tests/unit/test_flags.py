@@ -17,6 +17,7 @@ from crossover.engines.flags import fill, flags
         ("rate: 1.0", ["--rate", "1.0"]),
         ("offset: 0", ["--offset", "0"]),
         ("name: ''", ["--name", ""]),
+        ("middleware: [[a.B], [c.D, e]]", ["--middleware", "a.B", "--middleware", "c.D", "e"]),
         ("cuda-graph-bs: [1, 2, 4]", ["--cuda-graph-bs", "1", "2", "4"]),
         (
             "speculative-config: {method: ngram, k: 3, deep: [true, null]}",

@@ -110,11 +110,11 @@ def test_the_limit_of_a_session_stands_at_its_first_job(tmp_path):
 
 def test_resources_are_merged_and_change_no_digest(tmp_path):
     before = campaign(tmp_path)
-    asked = config(defaults=config()["defaults"] | {"resources": {"gpus": 1, "mem_mb": 1000}})
-    asked["variants"]["spec"]["resources"] = {"gpus": 8}
+    asked = config(defaults=config()["defaults"] | {"resources": {"gpu": 1, "mem_mb": 1000}})
+    asked["variants"]["spec"]["resources"] = {"gpu": 8}
     after = campaign(tmp_path, **asked)
-    assert after.variants["spec"].resources == {"gpus": 8, "mem_mb": 1000}
-    assert after.resources == ("gpus", "mem_mb")
+    assert after.variants["spec"].resources == {"gpu": 8, "mem_mb": 1000}
+    assert after.resources == ("gpu", "mem_mb")
     assert after.server_digests == before.server_digests
     assert after.point_digests == before.point_digests
 
@@ -122,9 +122,9 @@ def test_resources_are_merged_and_change_no_digest(tmp_path):
 @pytest.mark.parametrize(
     ("resources", "said"),
     [
-        ({"gpus": 1}, "variants.plain.resources: gpus is given by other variants only"),
+        ({"gpu": 1}, "variants.plain.resources: gpu is given by other variants only"),
         ({"device_gpu0": 1}, "device_gpu0"),
-        ({"gpus": 1.5}, "variants.spec.resources.gpus"),
+        ({"gpu": 1.5}, "variants.spec.resources.gpu"),
     ],
 )
 def test_resources_that_no_session_can_have_are_refused(tmp_path, resources, said):

@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from crossover import engines
@@ -158,6 +159,22 @@ def test_a_reused_pid_is_not_the_process_that_was_meant():
     host, pid, ticks = mine.rsplit(":", 2)
     assert not processes.is_alive(f"{host}:{pid}:{int(ticks) + 1}")
     assert processes.is_alive(f"elsewhere:{pid}:{ticks}"), "of another host it is assumed"
+
+
+def test_a_process_is_alive_until_its_last_thread_has_ended():
+    leaves = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", leaves])
+    who = processes.identity(process.pid)
+    while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert processes.is_alive(who), "it still has its files and locks"
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not processes.is_alive(who), "nobody has asked for its status yet"
+    process.wait()
 
 
 def test_stop_kills_what_does_not_heed_term():

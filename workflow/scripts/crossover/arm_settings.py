@@ -105,7 +105,11 @@ def _of_command(session: Mapping[str, Any]) -> dict[str, Any] | None:
     if session.get("command") is None:
         return None
     env = dict(session.get("env") or {})
-    return {**dict(_flags(session["command"])), **{f"${k}": v for k, v in env.items()}}
+    given: dict[str, list[Any]] = {}
+    for name, value in _flags(session["command"]):
+        given.setdefault(name, []).append(value)
+    flags = {name: v[0] if len(v) == 1 else v for name, v in given.items()}
+    return {**flags, **{f"${k}": v for k, v in env.items()}}
 
 
 def _flags(command: Sequence[str]) -> Iterator[tuple[str, Any]]:

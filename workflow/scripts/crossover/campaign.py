@@ -25,6 +25,7 @@ from crossover import engines
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
 from crossover.credentials import is_secret
 from crossover.digests import digest, one_spelling
+from crossover.engines.flags import refuse_two_spellings
 from crossover.errors import CampaignError
 from crossover.load.arrivals import LEAST_SCHEDULED_COMPLETED
 from crossover.prompt_sets import prompt_set
@@ -419,6 +420,16 @@ def _refuse_written_secrets(where: str, words: Iterable[tuple[str, Any]]) -> Non
             )
 
 
+def _refuse_other_expansions(where: str, values: Mapping[str, Any]) -> None:
+    """Raise CampaignError for `${NAME:-value}` and the like, which no shell would ever expand."""
+    for key, value in values.items():
+        if "${" in _FROM_SHELL.sub("", str(value)):
+            raise CampaignError(
+                f"{where}.{key}: {value!r} is not filled in: ${{NAME}} alone is; "
+                "set NAME in the shell, or write the value"
+            )
+
+
 def _named_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(name, value) of `--flag value`, and of `NAME=value` and `Name: value` anywhere in a word."""
     for word, following in itertools.pairwise([*words, ""]):
@@ -435,6 +446,8 @@ def _flat_args(args: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, Mapping):
                 yield from _flat_args(one)
+            elif isinstance(one, list):
+                yield from _flat_args({name: one})
             else:
                 yield name, one
 
@@ -465,8 +478,19 @@ def read_campaign(file: str) -> Campaign:
     return load_campaign(read_yaml(file), file)
 
 
-class _OneValueAKey(yaml.SafeLoader):
-    """YAML's own loaders keep the last of several values of a key, without a word."""
+class _PlainLoader(yaml.SafeLoader):
+    """Refuses what YAML's own loaders read as something else than was meant, without a word: they
+    keep the last of several values of a key, and take a flag's value `off` for false.
+    """
+
+    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
+        if node.value.lower() not in ("true", "false"):
+            raise yaml.MarkedYAMLError(
+                problem=f"{node.value} is {str(super().construct_yaml_bool(node)).lower()} to YAML; "
+                f'write that, or "{node.value}" in quotes where the word is meant',
+                problem_mark=node.start_mark,
+            )
+        return super().construct_yaml_bool(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -482,14 +506,17 @@ class _OneValueAKey(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_PlainLoader.add_constructor("tag:yaml.org,2002:bool", _PlainLoader.construct_yaml_bool)
+
+
 def read_yaml(file: str | Path) -> Any:
     """What a YAML file holds.
 
     Raises:
-        CampaignError: it is not there, is not YAML, or gives a key twice.
+        CampaignError: it is not there, is not YAML, gives a key twice, or says yes, no, on or off.
     """
     try:
-        return yaml.load(Path(file).read_text(), _OneValueAKey)
+        return yaml.load(Path(file).read_text(), _PlainLoader)
     except OSError as error:
         raise CampaignError(f"cannot read {file}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -508,14 +535,27 @@ def load_campaign(config: Mapping[str, Any], source: str, root: Path | str = "."
         CampaignError: names the file, the key, the value and what is allowed.
     """
     # plain types, whatever the loader made: YAML turns 2026-12-02 into a date
-    config = one_spelling(json.loads(json.dumps(config, default=str)))
-    problems = [*_not_finite(config), *_problems(config)]
+    config = json.loads(json.dumps(config, default=str))
+    problems = [*_not_finite(config), *_problems(one_spelling(config))]
     if problems:
         raise CampaignError("\n".join(f"{source}: {p}" for p in problems))
     try:
-        return _build(config, Path(root))
+        return _build(_numbers_in_one_spelling(config), Path(root))
     except CampaignError as error:
         raise CampaignError(f"{source}: {error}") from None
+
+
+def _numbers_in_one_spelling(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with whole numbers as int, but for `args`: to a server 1.0 may not be 1."""
+    spelled = one_spelling(config)
+    variants = config.get("variants", {})
+    for given, found in (
+        (config.get("defaults"), spelled.get("defaults")),
+        *((spec, spelled["variants"][name]) for name, spec in variants.items()),
+    ):
+        if given and "args" in given:
+            found["args"] = given["args"]
+    return spelled
 
 
 def _build(config: dict[str, Any], root: Path) -> Campaign:
@@ -631,6 +671,7 @@ def _variant(name: str, spec: dict[str, Any], model: Model) -> Variant:
     variant = Variant.from_dict({**spec, "name": name, "model": asdict(model)})
     _refuse_written_secrets(f"variants.{name}.env", variant.env.items())
     _refuse_written_secrets(f"variants.{name}.args", _flat_args(variant.args))
+    _refuse_other_expansions(f"variants.{name}.env", variant.env)
     for key in ("command", "stop"):
         words = getattr(variant, key) or ()
         _refuse_written_secrets(f"variants.{name}.{key}", _named_words(words))
@@ -638,9 +679,17 @@ def _variant(name: str, spec: dict[str, Any], model: Model) -> Variant:
         if getattr(variant, key) is not None and key not in engines.get(engine).takes:
             raise CampaignError(f"variants.{name}.{key}: engine {engine} does not take it")
     try:
+        refuse_two_spellings(variant.args)
         engines.get(engine).command(variant, model)
+        drafted = engines.get(engine).drafted_tokens(variant)
     except CampaignError as error:
         raise CampaignError(f"variants.{name}.{error}") from None
+    declared = variant.speculation and variant.speculation.drafted_tokens
+    if declared is not None and drafted not in (None, declared):
+        raise CampaignError(
+            f"variants.{name}.speculation.drafted_tokens: {declared}, and by its flags it drafts "
+            f"{drafted} a step, without the bonus token; make them agree"
+        )
     return variant
 
 

@@ -205,16 +205,40 @@ def stop_own_servers(paths: Iterable[str | Path]) -> None:
     """End every server that this run started and did not stop, and what outlived a supervisor.
 
     Raises:
-        ServerError: a device is not as it was, see `debts.settle`.
+        ServerError: something is left, see `debts.settle`.
     """
+    devices: list[str] = []
     for path in map(Path, paths):
         handle = Handle.read(path)
         if handle is not None and handle.owner == owner():
             processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
             path.unlink(missing_ok=True)
-            for device in session.read(handle.record).get("devices", ()):
-                debts.settle(device)
-    processes.kill_all(processes.orphans())
+            devices += session.read(handle.record).get("devices", ())
+    debts.settle(devices)
+
+
+def keep_reasons(group_job: type) -> list[str]:
+    """What the executor will say of each session that fails, such as a refusal of `sbatch`.
+
+    Snakemake shows that of single jobs, and drops it of a group (9.27).
+
+    Args:
+        group_job: Snakemake's class, whose `log_error` gets the message.
+
+    Returns:
+        A list that fills while the run goes on; what is said of several sessions stands in it once.
+    """
+    reasons: list[str] = []
+    log_error = group_job.log_error
+
+    def kept(self: Any, msg: str | None = None, **details: Any) -> None:
+        reason = (msg or "").split("\n    ")[0].strip()  # without the call, which follows indented
+        if reason and reason not in reasons:
+            reasons.append(reason)
+        log_error(self, msg, **details)
+
+    group_job.log_error = kept
+    return reasons
 
 
 def end_on_sigterm() -> None:

@@ -108,6 +108,8 @@ class Engine(ABC):
     acceptance_settings: ClassVar[str | None] = None
     """Pattern of those that dial the acceptance and leave the cost of a step alone; None: no dial."""
 
+    rehearsal: ClassVar[bool] = False
+    """Whether its figures are a model's, never evidence; every page says so."""
     reads_variables: ClassVar[tuple[str, ...]] = ()
     """Beginnings of the names of environment variables that change what it does."""
 

@@ -29,18 +29,22 @@ def flags(args: Mapping[str, Any]) -> list[str]:
 
     `ctx-size` becomes `--ctx-size`, and an underscore is not a dash; a key that begins with `-`
     is kept. True gives a bare flag, False and None give none, a list gives the flag followed by
-    its items, a mapping gives JSON; anything else is written as Python writes it.
+    its items, a list of lists the flag once for each of them, a mapping gives JSON; anything else
+    is written as Python writes it.
     """
     command: list[str] = []
     for key, value in sorted(args.items()):
         if value is None or value is False:
             continue
-        command.append(key if key.startswith("-") else f"--{key}")
-        if value is True:
-            continue
-        items = value if isinstance(value, (list, tuple)) else [value]
-        command += [_text(item) for item in items]
+        flag = key if key.startswith("-") else f"--{key}"
+        for items in value if _is_repeated(value) else [value]:
+            listed = items if isinstance(items, (list, tuple)) else [items]
+            command += [flag, *(_text(item) for item in listed if items is not True)]
     return command
+
+
+def _is_repeated(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(v, (list, tuple)) for v in value)
 
 
 def refuse_own(args: Mapping[str, Any], own: Collection[str]) -> None:
@@ -63,6 +67,27 @@ def refuse_unknown(key: str, words: Collection[str]) -> None:
         if name not in PLACEHOLDERS:
             known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
             raise CampaignError(f"{key}: {{{name}}} is no placeholder; known: {known}")
+
+
+def refuse_two_spellings(args: Mapping[str, Any]) -> None:
+    """Raise CampaignError where two keys are one flag to the server: it would take either."""
+    spelled: dict[str, str] = {}
+    for key in args:
+        other = spelled.setdefault(key.lstrip("-").replace("_", "-"), key)
+        if other != key:
+            raise CampaignError(f"args: {other!r} and {key!r} are one flag; leave one of them out")
+
+
+def whole_number(key: str, value: Any) -> int:
+    """A flag's value as a number of tokens.
+
+    Raises:
+        CampaignError: it is none.
+    """
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise CampaignError(f"args.{key}: {value!r} is no number of tokens") from None
 
 
 def without_shell_values(args: Mapping[str, Any]) -> dict[str, Any]:

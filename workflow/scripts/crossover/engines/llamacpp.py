@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossover.engines import llamacpp_server, programs, prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
-from crossover.engines.flags import flags, refuse_own, without_shell_values
+from crossover.engines.flags import flags, refuse_own, whole_number, without_shell_values
 from crossover.errors import CampaignError, EngineError
 
 if TYPE_CHECKING:
@@ -159,12 +159,7 @@ class LlamaCpp(Engine):
         if length is None or (length[0] in variant.args and length[0] not in args):
             return super().drafted_tokens(variant)
         flag, default = length
-        try:
-            return int(args.get(flag, default))
-        except ValueError:
-            raise CampaignError(
-                f"args.{flag}: {variant.args[flag]!r} is no number of tokens"
-            ) from None
+        return whole_number(flag, args.get(flag, default))
 
 
 def _speculates(http: httpx.Client) -> bool | None:

@@ -15,7 +15,7 @@ import httpx
 from crossover.credentials import without_secrets
 from crossover.engines import prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
-from crossover.engines.flags import flags, refuse_own
+from crossover.engines.flags import flags, refuse_own, whole_number, without_shell_values
 from crossover.errors import EngineError
 
 if TYPE_CHECKING:
@@ -118,9 +118,13 @@ class Sglang(Engine):
 
     def drafted_tokens(self, variant: Variant) -> int | None:
         """Drafted tokens a step, without the verify width's bonus token; None without speculation."""
-        args = {key.lstrip("-").replace("-", "_"): value for key, value in variant.args.items()}
+        written = without_shell_values(variant.args)
+        args = {key.lstrip("-").replace("-", "_"): value for key, value in written.items()}
         if not args.get("speculative_algorithm"):
             return super().drafted_tokens(variant)
+        for key in ("speculative_num_steps", "speculative_num_draft_tokens"):
+            if args.get(key) is not None:
+                args[key] = whole_number(key.replace("_", "-"), args[key])
         drafted = _drafted(args)
         return super().drafted_tokens(variant) if drafted is None else drafted
 

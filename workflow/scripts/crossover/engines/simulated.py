@@ -29,6 +29,7 @@ class Simulated(Engine):
     """`simulated_server.py`, run by the interpreter that runs us."""
 
     name = "simulated"
+    rehearsal = True
     speculation_settings = "draft|verify|acceptance"
     acceptance_settings = "acceptance"
 

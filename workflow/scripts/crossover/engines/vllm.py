@@ -14,7 +14,7 @@ import httpx
 from crossover.credentials import without_secrets
 from crossover.engines import prometheus
 from crossover.engines.base import Counters, Description, Engine, Gauges
-from crossover.engines.flags import flags, refuse_own
+from crossover.engines.flags import flags, refuse_own, whole_number, without_shell_values
 from crossover.errors import CampaignError, EngineError
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ class Vllm(Engine):
 
     def drafted_tokens(self, variant: Variant) -> int | None:
         """`num_speculative_tokens` of the speculative configuration; None without one."""
-        config = next((variant.args[k] for k in SPECULATION if variant.args.get(k)), None)
+        args = without_shell_values(variant.args)
+        config = next((args[k] for k in SPECULATION if args.get(k)), None)
         if config is None:
             return super().drafted_tokens(variant)
         if isinstance(config, str):
@@ -159,8 +160,15 @@ class Vllm(Engine):
                 raise CampaignError(
                     f"args.speculative-config: {config[:60]!r} is no JSON; write it as a mapping"
                 ) from None
+        if not isinstance(config, dict):
+            raise CampaignError(
+                f"args.speculative-config: {config!r} is no mapping, such as "
+                "{method: ngram, num_speculative_tokens: 4}"
+            )
         drafted = config.get("num_speculative_tokens")
-        return super().drafted_tokens(variant) if drafted is None else int(drafted)
+        if drafted is None:
+            return super().drafted_tokens(variant)
+        return whole_number("speculative-config.num_speculative_tokens", drafted)
 
     def policy_in_own_terms(self, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         """Keys of the speculative configuration: draft tokens by ranges of the batch size.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossover import records
+from crossover.engines import ENGINES, get
 from crossover.report import appendix, cautions, figures
 from crossover.report.cards import Card, Glance, card, glance
 from crossover.report.failures import Failures, failures, first_messages
@@ -131,7 +132,7 @@ def prepare(
     return View(
         title=campaign.name,
         facts=_headline(campaign, point_rows, session_rows),
-        rehearsal="simulated" in engines,
+        rehearsal=any(get(name).rehearsal for name in engines if name in ENGINES),
         glance=glance(judged, cards, campaign) if len(primary) > FEW_COMPARISONS else None,
         cards=[c for c in cards if c.metric == campaign.analysis.metric],
         other_cards=[

@@ -1,8 +1,8 @@
 """What a session owes its devices until its end is proven, kept in the devices' lock files.
 
 A supervisor pays at the end of its session. If it could not, e.g. since all processes were killed
-at once, whoever takes the device next pays before a server is started: it runs the session's own
-`stop` command, and waits until the device's memory is back.
+at once, whoever takes the device next pays before a server is started: it ends the processes that
+are left, runs the session's own `stop` command, and waits until the device's memory is back.
 """
 
 from __future__ import annotations
@@ -10,25 +10,44 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crossover.campaign import from_shell
 from crossover.errors import ServerError
-from crossover.server import device_lock, device_memory, environment
+from crossover.server import device_lock, device_memory, environment, processes
 
 _STOP_COMMAND_TIMEOUT_S = 120.0
 _MEMORY_WAIT_S = 30.0
 _LOCK_WAIT_S = 2.0
-"""A process is seen as ended before the last of its threads has let go of its locks."""
+"""Whoever only looks who holds the device locks it for a moment."""
 
 
-def settle(device: str) -> None:
-    """Pay what the last session on a device still owes, unless the device is in use.
+def settle(devices: Iterable[str]) -> None:
+    """End what outlived its supervisor on this host, then pay what the last sessions on devices owe.
+
+    A device in use is left alone.
 
     Raises:
-        ServerError: it cannot be paid: its `stop` command fails, or memory is still held.
+        ServerError: it cannot be paid: a process survives KILL, a `stop` command fails, or memory
+            is still held.
     """
+    _end_orphans()  # first: workers hold the memory of all their devices
+    for device in devices:
+        _settle(device)
+
+
+def _end_orphans() -> None:
+    if orphans := processes.orphans():
+        print(f"ending {', '.join(map(processes.describe, orphans))}", flush=True)
+        if left := processes.kill_all(orphans):
+            raise ServerError(
+                "processes of an earlier server survive KILL: "
+                f"{', '.join(map(processes.describe, left))}; end them before the next server"
+            )
+
+
+def _settle(device: str) -> None:
     deadline = time.monotonic() + _LOCK_WAIT_S
     while (fd := device_lock.try_lock(device)) is None:
         if time.monotonic() > deadline:

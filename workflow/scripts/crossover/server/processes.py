@@ -21,12 +21,16 @@ SUPERVISOR_GRACE_S = 600.0
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time of `pid` in clock ticks since boot; None when it is gone or a zombie."""
+    """Start time of `pid` in clock ticks since boot; None when it is gone or a zombie.
+
+    A zombie whose other threads still end is not gone: it has its locks until the last one ends.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    return None if state == b"X" or (state == b"Z" and threads <= 1) else started
 
 
 def identity(pid: int | None = None) -> str:

@@ -47,9 +47,7 @@ def start(
     engines.get(variant.engine).check_installed(variant)
     for device in variant.devices:
         _reclaim(device, owner)
-    _reap_orphans()
-    for device in variant.devices:
-        debts.settle(device)
+    debts.settle(variant.devices)
     for held in device_memory.in_use(variant.devices):
         say(f"{variant.name}: before the start, {held}")
     session_id = new_id()
@@ -133,17 +131,6 @@ def _reclaim(device: str, owner: str) -> None:
     print(f"reclaiming {device} from session {held['variant']} of {held['folder']}", flush=True)
     processes.stop(held["supervisor"], grace_s=processes.SUPERVISOR_GRACE_S)
     Path(held["handle"]).unlink(missing_ok=True)
-
-
-def _reap_orphans() -> None:
-    """End what outlived its supervisor, e.g. workers of a server whose supervisor was killed."""
-    if orphans := processes.orphans():
-        print(f"ending {', '.join(map(processes.describe, orphans))}", flush=True)
-        if left := processes.kill_all(orphans):
-            raise ServerError(
-                "processes of an earlier server survive KILL: "
-                f"{', '.join(map(processes.describe, left))}; end them before the next server"
-            )
 
 
 def _busy(devices: Any) -> str:

@@ -42,8 +42,7 @@ def stop(handle_path: str, stopped_path: str) -> dict[str, Any]:
     Path(handle_path).unlink(missing_ok=True)
     facts = session.read(handle.record)
     if "stopped_at" not in facts:
-        for device in facts["devices"]:
-            debts.settle(device)
+        debts.settle(facts["devices"])
         raise ServerError(
             f"{handle.variant}: the supervisor of session {handle.session_id} ended without a "
             f"record of the stop; see {supervisor.log_of(handle.server_log)}"
