@@ -146,6 +146,46 @@ def test_unresolved_levels_say_how_many_trials_are_missing():
     assert "trials would resolve" in said
 
 
+def of_two_trials(ratios, cv_within):
+    """Two trials with the given ratios of each level, and the noise within their windows."""
+    return pd.DataFrame(
+        {
+            "variant": arm,
+            "trial": trial,
+            "concurrency": level,
+            THROUGHPUT: 100.0 * level * (ratio if arm == "ngram" else 1.0),
+            "cv_within": cv_within[level],
+        }
+        for level, both in ratios.items()
+        for trial, ratio in enumerate(both, start=1)
+        for arm in ("plain", "ngram")
+    )
+
+
+def test_windows_too_short_are_told_from_differences_too_small():
+    ratios = {1: (1.50, 1.51), 70: (1.05, 1.06), 250: (0.921, 0.951)}
+    verdict = judge(of_two_trials(ratios, {1: 0.004, 70: 0.004, 250: 0.20}))
+    (level,) = verdict.needed
+    assert (level["concurrency"], level["trials"]) == (250, None)
+    assert level["window_cv"] == pytest.approx(0.20)
+    assert (
+        "at 250 the windows are too short: within one, throughput is known to no better than "
+        "±20 %, so measure longer ones (load.steady)"
+    ) in sentence(verdict).replace("At 250", "at 250")
+    assert "too small" not in sentence(verdict)
+
+    longer = judge(of_two_trials(ratios, {1: 0.004, 70: 0.004, 250: 0.004}))
+    assert longer.labelled("-") == [250]
+
+
+def test_longer_windows_are_no_advice_where_trials_scatter_as_much_or_nothing_differs():
+    windows = {1: 0.004, 70: 0.004, 250: 0.02}
+    for at_250 in ((0.90, 1.11), (1.0001, 0.9999)):
+        verdict = judge(of_two_trials({1: (1.5, 1.51), 70: (1.2, 1.21), 250: at_250}, windows))
+        assert {n["concurrency"]: n["window_cv"] for n in verdict.needed}[250] is None
+        assert "windows" not in sentence(verdict)
+
+
 def test_noise_everywhere():
     verdict = judge(points_of({1: 1.0, 4: 1.0, 16: 1.0}, noise=0.2))
     assert verdict.reasons == ("no_significant_level",)

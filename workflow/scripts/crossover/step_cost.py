@@ -281,5 +281,6 @@ def _ratio_at(
         paired=False,
         n_trials=0,
         tau=math.nan,
+        window_cv=np.full(len(line.levels), np.nan),
         reasons=(),
     )

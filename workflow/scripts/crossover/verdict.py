@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crossover import blocks
 from crossover import verdict_caveats as caveats
 from crossover import verdict_rules as rules
@@ -144,7 +146,7 @@ def find_verdict(
         censored=rules.censored(bounds),
         tau=None if ratio is None else ratio.tau,
         equivalence_margin_supported=math.expm1(widest),
-        needed=() if ratio is None else tuple(rules.needed(ratio, settings.alpha)),
+        needed=_needed(arms, zeros, ratio, variant, baseline, settings),
         **known,
     )
 
@@ -201,6 +203,23 @@ def _fitted(
         [o for o in arms.observations[arm] if o.level not in outside] for arm in (baseline, variant)
     )
     return fit(of_baseline, of_variant, settings)
+
+
+def _needed(
+    arms: Arms,
+    zeros: Sequence[ZeroLevel],
+    ratio: LogRatio | None,
+    variant: str,
+    baseline: str,
+    settings: Settings,
+) -> tuple[dict[str, float | None], ...]:
+    """What would resolve the unresolved levels, and where longer windows would sooner."""
+    if ratio is None:
+        return ()
+    steady = ratio
+    if np.isfinite(ratio.window_cv).any():
+        steady = _fitted(arms.without_window_noise(), zeros, variant, baseline, settings)
+    return tuple(rules.needed(ratio, steady, settings.alpha))
 
 
 def _trials(zeros: Sequence[ZeroLevel]) -> int:

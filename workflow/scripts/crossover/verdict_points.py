@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +70,14 @@ class Arms:
                 )
             )
         return cls(axis, usable, bad_rows, observations, zeros, blocks)
+
+    def without_window_noise(self) -> Arms:
+        """As if every window were long enough for its own noise to vanish."""
+        steady = {
+            arm: [replace(o, cv_within=0.0) for o in of_arm]
+            for arm, of_arm in self.observations.items()
+        }
+        return replace(self, observations=defaultdict(list, steady))
 
     def levels(self, variant: str) -> set[float]:
         """Levels at which a variant has a usable point."""

@@ -81,7 +81,8 @@ class Verdict:
     equivalence_margin_supported: float | None = None
     """smallest margin for which the arms would be found equivalent"""
     needed: tuple[dict[str, float | None], ...] = ()
-    """{concurrency, trials} that would resolve each unresolved level; None: more than is sensible"""
+    """{concurrency, trials, window_cv} of each unresolved level: trials that would resolve it, None:
+    more than is sensible; noise within one window where these are too short, else None"""
     drift: Drift | None = None
     """change of the metric with the sessions' start time; None: start times are not known"""
     same_configuration: bool = False

@@ -156,21 +156,38 @@ def censored(bounds: Bounds) -> dict[str, Any] | None:
     return {"side": "below", "bound": min(signed)}
 
 
-def needed(ratio: LogRatio, alpha: float) -> Iterable[dict[str, float | None]]:
+def needed(ratio: LogRatio, steady: LogRatio, alpha: float) -> Iterable[dict[str, float | None]]:
     """Trials that would resolve each unresolved level: R·(t·se/|r|)² (METHOD §6).
 
     None of a level that stands alone: no trials of it tell its noise.
+
+    Args:
+        ratio: as fitted.
+        steady: the same fit without the noise within windows. Where it would need at most half of
+            the trials, and a sensible number, the windows are too short: `window_cv` is then their
+            noise, else None.
+        alpha: of the bounds.
     """
     bounds = Bounds.of(ratio, alpha)
-    noise = bounds.hi - bounds.log_ratio
-    for i in np.flatnonzero((np.array(bounds.labels) == "?") & np.isfinite(noise)):
-        done = int(min(ratio.baseline_trials[i], ratio.variant_trials[i]))
-        size = max(abs(ratio.log_ratio[i]), 1e-9)
-        trials = max(math.ceil(done * (noise[i] / size) ** 2), done + 1)
+    is_open = (np.array(bounds.labels) == "?") & np.isfinite(bounds.hi)
+    trials, of_steady = _trials_to_a_sign(ratio, alpha), _trials_to_a_sign(steady, alpha)
+    limited = np.isfinite(ratio.window_cv) & (of_steady <= np.minimum(trials / 2, MAX_TRIALS))
+    for i in np.flatnonzero(is_open):
+        done = min(ratio.baseline_trials[i], ratio.variant_trials[i])
+        most = max(math.ceil(trials[i]), int(done) + 1)
         yield {
             "concurrency": ratio.levels[i].item(),
-            "trials": trials if trials <= MAX_TRIALS else None,
+            "trials": most if most <= MAX_TRIALS else None,
+            "window_cv": ratio.window_cv[i].item() if limited[i] else None,
         }
+
+
+def _trials_to_a_sign(ratio: LogRatio, alpha: float) -> np.ndarray:
+    """By level, not rounded; infinite where nothing tells the noise."""
+    bounds = Bounds.of(ratio, alpha)
+    size = np.maximum(np.abs(ratio.log_ratio), 1e-9)
+    done = np.minimum(ratio.baseline_trials, ratio.variant_trials)
+    return done * ((bounds.hi - bounds.log_ratio) / size) ** 2
 
 
 def indicative(log_ratio: np.ndarray, settings: Settings) -> dict[str, Any] | None:

@@ -179,8 +179,10 @@ def _inconclusive(verdict: Verdict) -> str:
 
 def _missing(verdict: Verdict) -> str:
     """What would resolve the unresolved levels."""
-    possible = [n for n in verdict.needed if n["trials"] is not None]
-    beyond = [n["concurrency"] for n in verdict.needed if n["trials"] is None]
+    short = [n for n in verdict.needed if n["window_cv"] is not None]
+    others = [n for n in verdict.needed if n["window_cv"] is None]
+    possible = [n for n in others if n["trials"] is not None]
+    beyond = [n["concurrency"] for n in others if n["trials"] is None]
     parts = []
     if possible:
         most = max(n["trials"] for n in possible)
@@ -190,6 +192,14 @@ def _missing(verdict: Verdict) -> str:
         parts.append(
             f"the difference at {_at(beyond, verdict)} is too small to resolve "
             "with a sensible number of trials"
+        )
+    if short:
+        at = _at([n["concurrency"] for n in short], verdict)
+        noises = sorted(100 * n["window_cv"] for n in short)
+        least, most = (f"{x:.{0 if x >= 10 else 1}f}" for x in (noises[0], noises[-1]))
+        parts.append(
+            f"at {at} the windows are too short: within one, throughput is known to no better than "
+            f"±{least if least == most else f'{least}–{most}'} %, so measure longer ones (load.steady)"
         )
     text = "; ".join(parts)
     return f" {text[0].upper()}{text[1:]}." if text else ""

@@ -174,17 +174,17 @@ def _facts(verdict: Row, campaign: Campaign, policy: Row) -> Iterable[tuple[str,
     if (needed := verdict["needed"]) and judged_by_sign:
         yield (
             "To resolve",
-            "; ".join(
-                f"{axis.at(n['level'])}: "
-                + (
-                    "too small a difference"
-                    if n["trials"] is None
-                    else f"about {counted(n['trials'], 'trial')}"
-                )
-                for n in needed
-            ),
+            "; ".join(f"{axis.at(n['level'])}: {_to_resolve(n)}" for n in needed),
         )
     if dropped := verdict["dropped_levels"]:
         yield "Left out", f"{axis.at(*dropped)}: one arm alone was measured there"
     if reasons := verdict["reasons"]:
         yield "Because", "; ".join(words(r) for r in reasons)
+
+
+def _to_resolve(needed: Row) -> str:
+    if needed["window_cv"] is not None:
+        return f"longer windows, of which one is uncertain by {percent(needed['window_cv'])[1:]}"
+    if needed["trials"] is None:
+        return "too small a difference"
+    return f"about {counted(needed['trials'], 'trial')}"

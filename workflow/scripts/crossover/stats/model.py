@@ -88,6 +88,8 @@ class LogRatio:
     n_trials: int
     tau: float
     """standard deviation of the launch effect, in ln T"""
+    window_cv: np.ndarray
+    """noise within a window, of the worse arm; NaN where trials scatter more than it explains"""
     reasons: tuple[str, ...]
 
     @property
@@ -149,6 +151,7 @@ def fit(
         paired=paired,
         n_trials=n_trials,
         tau=float(np.sqrt(tau2)),
+        window_cv=np.fmax.reduce([noise.window_cv for noise in noises]),
         reasons=tuple(reasons),
     )
 
@@ -283,6 +286,8 @@ class _Noise:
     """moderated, by level; NaN where nothing was repeated"""
     dof: np.ndarray
     """by level"""
+    window_cv: np.ndarray
+    """by level: root mean square of cv_within where that sets the variance, else NaN"""
     launch_effect: np.ndarray
     residual_dof: int
 
@@ -295,6 +300,7 @@ def _noise(arm: _Table) -> _Noise:
     """
     residual, dof, launch_effect = _two_way(arm)
     spare = arm.repeats - 1
+    window_cv = np.full(arm.n_levels, np.nan)
     nu = spare * (dof / max(spare.sum(), 1))
     if dof > 0:
         pooled = (residual**2).sum() / dof
@@ -302,10 +308,12 @@ def _noise(arm: _Table) -> _Noise:
         own = np.divide(squares, nu, out=np.zeros(arm.n_levels), where=nu > 0)
         variance = (PRIOR_DOF * pooled + nu * own) / (PRIOR_DOF + nu)
         within = np.bincount(arm.level, arm.within_variance, minlength=arm.n_levels) / arm.repeats
-        variance = np.maximum(variance, np.maximum(within, MIN_VARIANCE))
+        variance = np.maximum(variance, MIN_VARIANCE)
+        window_cv[within > variance] = np.sqrt(within[within > variance])
+        variance = np.maximum(variance, within)
     else:
         variance = np.full(arm.n_levels, np.nan)
-    return _Noise(variance, min(PRIOR_DOF, dof) + nu, launch_effect, dof)
+    return _Noise(variance, min(PRIOR_DOF, dof) + nu, window_cv, launch_effect, dof)
 
 
 def _two_way(arm: _Table) -> tuple[np.ndarray, int, np.ndarray]:
