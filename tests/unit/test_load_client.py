@@ -432,5 +432,5 @@ def test_a_long_run_is_decoded_as_it_goes(monkeypatch):
         _, answers = put_load(server, 2)
     assert classes(answers) == set()
     reads = sum(len(a.sizes) for a in answers)
-    assert reads > 100
+    assert reads > 2 * 20, "twice what may wait"
     assert left[0] < reads / 2
