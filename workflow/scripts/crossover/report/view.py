@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from crossover.axis import Axis
     from crossover.campaign import Campaign
     from crossover.report.figure import Figure, Table
     from crossover.report.levels import Level

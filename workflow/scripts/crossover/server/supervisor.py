@@ -22,7 +22,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -41,6 +41,9 @@ from crossover.server import (
     session,
 )
 from crossover.server.ending import OutOfMemory, exit_reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EXIT_DEVICE_BUSY = 75
 SAMPLE_EVERY_S = 0.5
