@@ -24,9 +24,11 @@ from report_fixtures import (
 
 from crossover import reasons, validity
 from crossover.axis import CLOSED_LOOP
+from crossover.records import POINTS, to_table
 from crossover.report import charts, figures, levels, speedup, theme, wording
 from crossover.report.page import render
 from crossover.report.wording import MISSING
+from crossover.rounds import FIRST_TRIAL
 
 
 def page(c, found=None, **arguments):
@@ -257,6 +259,17 @@ def test_an_invalid_point_is_shown_with_its_reason_and_drawn_hollow():
     [hollow] = [r for r in rows_of_layers(specs(html)["speedup-code"]) if r.get("valid") is False]
     assert (hollow["level"], hollow["trial"]) == (64, 2)
     assert "requests waited in the server" in hollow["said"]
+
+
+def test_rounds_of_refinement_are_told_from_the_trials_that_were_planned():
+    c = campaign(trials=2)
+    table, *rest = results(c)
+    planned = table.to_pylist()
+    rounds = [p | {"trial": p["trial"] + FIRST_TRIAL - 1} for p in planned]
+    for rows, said in ((planned, "2 trials"), (rounds, "2 of them rounds of refinement")):
+        found = to_table([*planned, *rows], POINTS), *rest
+        [extent] = re.findall(r"<dt>Extent</dt><dd>(.*?)</dd>", page(c, found))
+        assert extent.endswith(said)
 
 
 def test_what_was_not_measured_is_named():

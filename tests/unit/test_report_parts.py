@@ -350,6 +350,17 @@ def test_every_series_of_a_variant_follows_its_switch(tmp_path):
                 assert "indexof(off, datum.variant) < 0" in filters
 
 
+def test_the_line_passes_one_where_the_crossing_is():
+    figure = prepared(campaign()).workloads[0].ratios[0]
+    spec = charts.draw(figure, theme.looks(["plain", "ngram-3"], "plain"))
+    [line] = [layer for layer in spec["layer"] if layer["mark"]["type"] == "line"]
+    drawn = spec["datasets"][line["data"]["name"]]
+    assert [(r["level"], r["ratio"]) for r in drawn if r["level"] not in figure.levels] == [
+        (figure.crossings[0]["c_star"], 1.0)
+    ]
+    assert {r["level"] for r in drawn} > set(figure.levels)
+
+
 def test_crossings_are_labelled_only_where_the_labels_have_room():
     figure = prepared(campaign()).workloads[0].ratios[0]
     crowded = replace(figure, crossings=figure.crossings * 3)

@@ -152,8 +152,12 @@ def _facts(verdict: Row, campaign: Campaign, policy: Row) -> Iterable[tuple[str,
             yield "Largest ratio", level_ratio(best)
             yield "Smallest ratio", level_ratio(worst)
     if trials := verdict["n_trials"]:
-        how = "compared within trials" if verdict["paired"] else "not paired"
-        yield "Trials", f"{trials}, {how}" if trials > 1 else "1"
+        how = (
+            f"{trials} trials with both variants, compared within them"
+            if verdict["paired"]
+            else f"{trials} trials or more of each variant, not paired"
+        )
+        yield "Rests on", how if trials > 1 else "1 trial"
     if refinement := verdict["refinement"]:
         yield "Refinement", refinement["text"]
     if (floor := verdict["noise_floor"]) is not None:

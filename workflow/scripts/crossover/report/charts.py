@@ -153,7 +153,15 @@ def _speedup(figure: Figure, looks: Looks) -> list[alt.Chart]:
             ),
         ]
     layers += trials(figure, looks, up("ratio"), "ratio")
-    return layers + (lines(figure, looks, up("ratio"), "ratio") if figure.means else [])
+    if figure.means:
+        # else the eye would take where a straight line meets 1 for the crossing
+        at_one = [
+            {"variant": c["variant"], "level": c["c_star"], "ratio": 1.0}
+            for c in figure.crossings
+            if c["c_star"] is not None
+        ]
+        layers += lines(figure, looks, up("ratio"), "ratio", via=at_one)
+    return layers
 
 
 def _sides(

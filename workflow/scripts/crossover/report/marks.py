@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -84,14 +84,17 @@ def tooltip(figure: Figure, value: str, *more: alt.Tooltip) -> list[alt.Tooltip]
     ]
 
 
-def lines(figure: Figure, looks: Looks, up: alt.Y, value: str) -> list[alt.Chart]:
-    """Level means: lines with a symbol a level."""
-    base = rows(figure.means)
+def lines(
+    figure: Figure, looks: Looks, up: alt.Y, value: str, via: Sequence[Mapping[str, Any]] = ()
+) -> list[alt.Chart]:
+    """Level means: lines with a symbol a level; they pass the rows of `via` without a symbol."""
     return [
-        base.mark_line(strokeWidth=2).encode(
-            x=x(figure), y=up, **look(figure, looks, "color", "strokeDash")
-        ),
-        base.mark_point(filled=True, opacity=1, size=80).encode(
+        rows([*figure.means, *via])
+        .mark_line(strokeWidth=2)
+        .encode(x=x(figure), y=up, **look(figure, looks, "color", "strokeDash")),
+        rows(figure.means)
+        .mark_point(filled=True, opacity=1, size=80)
+        .encode(
             x=x(figure),
             y=up,
             tooltip=tooltip(figure, value),

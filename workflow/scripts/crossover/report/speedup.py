@@ -138,9 +138,7 @@ def _note(
         yield "A dotted rule is an estimated crossing C*, the shaded column its interval."
     if len({m["level"] for m in means}) > 1:
         yield "Lines between measured levels only guide the eye" + (
-            ": C* is the verdict's own estimate between them, not where a line crosses 1."
-            if crossings
-            else "."
+            "; where a variant crosses, they pass 1 at C*." if crossings else "."
         )
     if left_out := _left_out(levels, axis):
         yield f"Hollow symbols, or none, where a trial is invalid and left out: {left_out}."

@@ -31,6 +31,7 @@ from crossover.report.timeline import figure as timeline_figure
 from crossover.report.timeline import read_series
 from crossover.report.why import Why, explain
 from crossover.report.wording import MISSING, Row, counted, engine_name, listed, moment, title_of
+from crossover.rounds import FIRST_TRIAL
 
 if TYPE_CHECKING:
     import os
@@ -176,7 +177,6 @@ def _headline(
     times = times or [p["started_at"] for p in points if p["started_at"] is not None]
     days = sorted({moment(t)[:10] for t in times})
     measured = MISSING if not days else days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    trials = len({p["trial"] for p in points})
     return [
         ("Model", campaign.model.name),
         ("Engine", listed(sorted(engine_name(*e) for e in engines))),
@@ -185,9 +185,16 @@ def _headline(
         (
             "Extent",
             f"{counted(len(points), 'point')} in {counted(len(sessions), 'session')}, "
-            f"{counted(trials, 'trial')}",
+            f"{_trials(points)}",
         ),
     ]
+
+
+def _trials(points: Sequence[Row]) -> str:
+    trials = {p["trial"] for p in points}
+    rounds = sum(trial >= FIRST_TRIAL for trial in trials)
+    of_rounds = f", {rounds} of them {'a round' if rounds == 1 else 'rounds'} of refinement"
+    return counted(len(trials), "trial") + (of_rounds if rounds else "")
 
 
 def _why_no_verdict(campaign: Campaign, points: Sequence[Row]) -> str:
