@@ -76,30 +76,35 @@ CODES = {
 """What reasons mean; an unknown one is printed as it is, without its underscores."""
 
 REMEDIES = {
-    "errors": "see errors_by_class in points.parquet and the session's server log",
-    "no_tokens": "see errors_by_class in points.parquet and the session's server log",
-    "too_short": "raise load.steady.max_s or load.warmup.max_s, or ask for fewer max_tokens",
-    "not_stationary": "raise load.warmup and load.steady; look for a server that slows down as it heats "
-    "up or its cache fills",
+    "errors": "see their classes under “Failed requests”, and the cause in the session's server log",
+    "no_tokens": "see “Failed requests” and the session's server log; if none failed, no answer came in "
+    "time: raise load.warmup and load.steady",
+    "too_short": "raise load.warmup.max_s and load.steady.max_s, or ask for fewer max_tokens; if other "
+    "work slowed the server down, end that first",
+    "not_stationary": "look for other work on the machine, and for a server that slows down as it heats up "
+    "or its cache fills; if there is none, raise load.warmup and load.steady",
     "overloaded": "leave the request rate out, or raise load.steady if the server only just keeps up; "
     "see backlog_growth and in_flight_max in points.parquet",
-    "concurrency_not_held": "clients wait after failed requests: see errors_by_class in points.parquet",
-    "queue_limited": "raise the server's limit of running requests, or leave the level out",
+    "concurrency_not_held": "see “Failed requests”: clients wait after one; if none failed, something else "
+    "held the load client up: end other work on its machine",
+    "queue_limited": "raise the server's limit of running requests to the level and give it the memory "
+    "for them, or leave the level out",
     "front_end_limited": "give the server more processes in front of the engine (API servers, "
     "tokenizer workers)",
-    "front_end_busy": "watch received_share in points.parquet, or give the server more front-end "
-    "processes",
-    "client_limited": "keep a core free for the client, or measure from another machine; see "
-    "client_cpu_share, send_slip_share and client_stalled_share in points.parquet",
+    "front_end_busy": "nothing where received_share in points.parquet is about 1; else give the server more "
+    "processes in front of the engine",
+    "client_limited": "keep a core free for the load client: end other work on its machine, give the "
+    "server fewer threads, or measure from another machine; see client_cpu_share, send_slip_share and "
+    "client_stalled_share in points.parquet",
     "stationarity_unknown": "raise load.steady.min_s",
     "tokens_estimated": "raise load.steady, so that fewer answers are cut off at its end",
     "token_counts_differ": "make sure that nobody else uses the server; compare engine_output_tokens "
     "and received_output_tokens in points.parquet",
-    "events_merged": "keep a core free for the client",
+    "events_merged": "keep a core free for the load client, which read too late to tell them apart",
     "lengths_vary": "set ignore_eos: false, or use an engine that obeys it",
     "answers_looped": "use prompts whose answers are as long as max_tokens, or ignore_eos: false",
-    "cache_not_reset": "switch the prefix cache off",
-    "prompts_cached": "switch the prefix cache off, or shorten what all prompts begin with",
+    "cache_not_reset": "switch the server's prefix cache off, or see its log for why it did not",
+    "prompts_cached": "switch the server's prefix cache off, or shorten what all prompts begin with",
     "prompts_repeated": "use a longer prompt set: the interval says nothing of other prompts",
 }
 """What to do about a reason of a point, where something can be done."""

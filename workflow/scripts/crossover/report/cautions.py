@@ -71,6 +71,8 @@ def _not_measured(campaign: Campaign, points: Sequence[Row], axis: Axis) -> list
             }
             if any(missing.values()):
                 items.append(f"{variant}, {workload}: {_where(missing, axis)}")
+    if items and not campaign.imports:
+        items.append("To do: run the same command again, which measures what is missing")
     return items
 
 
@@ -117,25 +119,29 @@ def _remarks(points: Sequence[Row], axis: Axis) -> list[str]:
     remarks = [dict.fromkeys(p["warnings"] or ()) for p in points]
     shared = [text for text in (remarks[0] if remarks else ()) if all(text in r for r in remarks)]
     rest = _grouped(points, lambda p: [t for t in p["warnings"] or () if t not in shared], axis)
-    return [f"all points: {words(text)}{_to_do(text)}" for text in shared] + rest
+    return [f"all points: {words(text)}{_to_do(text, points[0])}" for text in shared] + rest
 
 
 def _grouped(points: Sequence[Row], texts: Callable[[Row], Iterable[str]], axis: Axis) -> list[str]:
     """One line a (variant, workload, text) with its levels and trials."""
-    groups: dict[tuple[str, str, str], dict[float, list[int]]] = defaultdict(
+    groups: dict[tuple[str, str, str, str], dict[float, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for p in points:
         for text in texts(p):
-            groups[p["variant"], p["workload"], text][p["level"]].append(p["trial"])
+            groups[p["variant"], p["workload"], text, _to_do(text, p)][p["level"]].append(
+                p["trial"]
+            )
     return [
-        f"{variant}, {workload}: {words(text)} – {_where(those, axis)}{_to_do(text)}"
-        for (variant, workload, text), those in groups.items()
+        f"{variant}, {workload}: {words(text)} – {_where(those, axis)}{to_do}"
+        for (variant, workload, text, to_do), those in groups.items()
     ]
 
 
-def _to_do(text: str) -> str:
-    return f". To do: {advice}" if (advice := remedy(text)) else ""
+def _to_do(text: str, point: Row) -> str:
+    """What to do about a point that was measured here; another tool's has no settings of ours."""
+    advice = None if point["source"] else remedy(text)
+    return f". To do: {advice}" if advice else ""
 
 
 def _invalid(levels: Sequence[Level], axis: Axis) -> list[str]:
