@@ -98,7 +98,7 @@ def test_secrets_of_a_server_are_left_out(tmp_path):
     raw["server_info"] |= {"api_key": "sk-1", "internal_states": [{"admin_api_key": "sk-2"}]}
     said = only(tmp_path / "plain_c1.json", raw).server["description"]
     assert "sk-" not in said
-    assert json.loads(said)["tokenizer_path"]
+    assert json.loads(said)["resolved"]["attention_backend"]
 
 
 # ------------------------------------------------------------------ vLLM

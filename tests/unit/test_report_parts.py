@@ -179,8 +179,8 @@ def test_differences_stand_before_what_is_unknown_and_what_is_the_same():
     assert sheet.notable.rows[1][1:3] == [wording.MISSING, "ngram"]
     assert sheet.notable.rows[2][1:3] == ["unknown", "4096"]
     assert [row[0] for row in sheet.same.rows] == ["engine"]
-    assert "Unknown: KV tokens." in sheet.summary
-    assert "1 of 4 facts differs" in sheet.summary
+    assert "Not known of both: KV tokens." in sheet.summary
+    assert "Of 3 facts known of both arms, 1 differs" in sheet.summary
 
 
 # ------------------------------------------------------------------ why, and what to run

@@ -251,7 +251,7 @@ def test_an_engine_that_counts_no_drafts_explains_nothing():
     why = explained(tokens_per_step=None)
     assert why["reason"] == "acceptance_unknown"
     assert why["levels"] == []
-    assert why["sentences"] == ["Cannot tell why: the engine does not count accepted drafts."]
+    assert why["sentences"] == ["Cannot tell why: no count of accepted drafts is on record."]
 
 
 def test_nothing_asked_nothing_predicted():

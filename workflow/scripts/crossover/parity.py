@@ -444,7 +444,7 @@ def _plain_settings(arms: _Arms, found: _Findings) -> None:
         if _differ(values):
             found.caveat(
                 f"{what}_differ",
-                f"{what.replace('_', ' ').capitalize()} differ ({_worded(values, found)}): {why}.",
+                f"The arms are not alike in {what.replace('_', ' ')} ({_worded(values, found)}): {why}.",
             )
 
 

@@ -64,7 +64,7 @@ CODES = {
     "model_file_differs": "the model's file is not the same in both arms, though its path is",
     "speculation_not_applied": "an arm that is to speculate does not, by its server's own account",
     # of what_if
-    "acceptance_unknown": "the engine does not count accepted drafts",
+    "acceptance_unknown": "no count of accepted drafts is on record",
     "baseline_speculates": "the baseline speculates too: there is no plain step to count in",
     "drafts_from_text": "it drafts only where the text repeats itself, so another text drafts less",
     "drafting_varies": "not every step drafts the same number of tokens",

@@ -67,21 +67,7 @@ class Sglang(Engine):
                 f"{http.base_url}: /server_info and /v1/models are not SGLang's ({error!r}); "
                 "is another program answering on this port?"
             ) from error
-        algorithm = info.get("speculative_algorithm")
-        return Description(
-            engine_version=f"sglang {version}",
-            model=model,
-            max_running_requests=_max_running(info),
-            kv_tokens=info.get("max_total_num_tokens"),
-            memory_fraction=info.get("mem_fraction_static"),
-            graph_max_requests=_graph_max_requests(info),
-            chunked_prefill_tokens=_chunked_prefill_tokens(info),
-            speculation_method=algorithm or "none",
-            drafted_tokens=_drafted(info) if algorithm else None,
-            prefix_cache=not info["disable_radix_cache"] if "disable_radix_cache" in info else None,
-            front_end_processes=info.get("tokenizer_worker_num"),
-            resolved=without_secrets(info),
-        )
+        return description_of(info, engine_version=f"sglang {version}", model=model)
 
     def counters(self, http: httpx.Client) -> Counters:
         """Counts of ended requests; a restart of them by a cache reset lies before a point."""
@@ -143,6 +129,27 @@ class Sglang(Engine):
                 str(first): {"candidate_steps": [drafted]} for first, _, drafted in ranges
             },
         }
+
+
+def description_of(
+    info: Mapping[str, Any], *, engine_version: str | None, model: str | None
+) -> Description:
+    """What /server_info says, in the words of all engines."""
+    algorithm = info.get("speculative_algorithm")
+    return Description(
+        engine_version=engine_version,
+        model=model,
+        max_running_requests=_max_running(info),
+        kv_tokens=info.get("max_total_num_tokens"),
+        memory_fraction=info.get("mem_fraction_static"),
+        graph_max_requests=_graph_max_requests(info),
+        chunked_prefill_tokens=_chunked_prefill_tokens(info),
+        speculation_method=algorithm or "none",
+        drafted_tokens=_drafted(info) if algorithm else None,
+        prefix_cache=not info["disable_radix_cache"] if "disable_radix_cache" in info else None,
+        front_end_processes=info.get("tokenizer_worker_num"),
+        resolved=without_secrets(info),
+    )
 
 
 def _drafted(settings: Mapping[str, Any]) -> int | None:

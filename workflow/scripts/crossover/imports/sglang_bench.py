@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from crossover.credentials import without_secrets
+from crossover.engines import sglang
+from crossover.engines.base import Description
 from crossover.imports import bench_json, names
 from crossover.imports.format import Format
 from crossover.imports.run import (
@@ -101,6 +103,7 @@ def _server(info: Mapping[str, Any]) -> dict[str, Any]:
     if not info:
         return {}
     speculation = text(info.get("speculative_algorithm"))
+    said = _description(info)
     return known(
         {
             "engine": "sglang",
@@ -108,10 +111,28 @@ def _server(info: Mapping[str, Any]) -> dict[str, Any]:
             "model_name": text(info.get("served_model_name")) or text(info.get("model_path")),
             "model_path": text(info.get("model_path")),
             "speculation_method": speculation,
-            "drafted_tokens": whole(info.get("speculative_num_steps")) if speculation else None,
-            "description": json.dumps(without_secrets(info)),
+            "drafted_tokens": whole(said.drafted_tokens),
+            "description": json.dumps(asdict(said)),
         }
     )
+
+
+def _description(info: Mapping[str, Any]) -> Description:
+    """As of a server that was asked itself; `resolved` holds what decides the throughput alone.
+
+    One run an arm does not tell a setting from a port, a seed or a count, which are its own.
+    """
+    version, model = text(info.get("version")), text(info.get("served_model_name"))
+    resolved = {
+        key: value
+        for key, value in info.items()
+        if key in _SETTINGS or (key.startswith("speculative_") and value is not None)
+    }
+    try:
+        said = sglang.description_of(info, engine_version=version, model=model)
+    except (AttributeError, TypeError, ValueError):  # a server_info of another shape
+        said = Description(version, model)
+    return replace(said, resolved=resolved)
 
 
 def _effective_cap(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossover.reasons import words
 from crossover.report.figure import Table
-from crossover.report.wording import MISSING, Row, comparison_name, level_text, listed
+from crossover.report.wording import MISSING, Row, comparison_name, counted, level_text, listed
 
 if TYPE_CHECKING:
     from crossover.campaign import Campaign
@@ -49,9 +49,9 @@ def sheet_of(verdict: Row, campaign: Campaign) -> Sheet | None:
         title=name,
         summary=_summary(parity),
         notable=Table(
-            caption=f"What differs between the arms, or is not known: {name}.",
+            caption=f"What differs between the arms, or is not known of one: {name}.",
             columns=columns,
-            rows=[c for effect, c in cells if effect != "same"],
+            rows=[c for effect, c in cells if effect != "same" and c[1:3] != ["unknown"] * 2],
         ),
         same=Table(
             caption=f"What is the same in both arms: {name}.",
@@ -64,6 +64,8 @@ def sheet_of(verdict: Row, campaign: Campaign) -> Sheet | None:
 def _what(name: str) -> str:
     if name.startswith(("-", "$", "server:")):
         return name
+    if name == "settings":
+        return "settings are on record"
     return name.replace("_", " ").replace("kv ", "KV ")
 
 
@@ -88,15 +90,15 @@ def _shown(value: Any) -> str:
 
 def _summary(parity: Row) -> str:
     effects = [r["effect"] for r in parity["sheet"]]
-    parts = []
+    unknown = [_what(r["what"]) for r in parity["sheet"] if r["effect"] == "unknown"]
     bad = sum(effects.count(e) for e in ("not_comparable", "levels_left_out", "caveat"))
-    parts.append(
-        f"{bad} of {len(effects)} facts {'differs' if bad == 1 else 'differ'} in a way that matters."
-        if bad
-        else f"None of {len(effects)} facts differs in a way that matters."
-    )
-    if unknown := [_what(r["what"]) for r in parity["sheet"] if r["effect"] == "unknown"]:
-        parts.append(f"Unknown: {listed(unknown)}.")
+    facts = counted(len(effects) - len(unknown), "fact")
+    parts = [
+        f"Of {facts} known of both arms, {bad or 'none'} {'differ' if bad > 1 else 'differs'} in a "
+        "way that matters."
+    ]
+    if unknown:
+        parts.append(f"Not known of both: {listed(unknown)}.")
     for left in parity["levels_left_out"]:
         parts.append(f"Level {level_text(left['level'])} is left out: {words(left['reason'])}.")
     if agreement := parity["greedy_agreement"]:
