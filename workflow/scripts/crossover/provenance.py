@@ -102,6 +102,10 @@ def of_campaign(campaign: Campaign, sessions: pa.Table, source: str) -> dict[str
     dates = [row["started_at"] for row in rows if row["started_at"] is not None]
     commands = {row["variant"]: shlex.join(row["command"]) for row in rows if row["command"]}
     settings = asdict(campaign)
+    if (
+        campaign.imports
+    ):  # how to measure is not asked of who imports, and its defaults are no facts
+        settings = {key: settings[key] for key in ("name", "imports", "baseline", "analysis")}
     return {
         "commands": [
             f"snakemake -c1 reports/crossover.html --configfile {shlex.quote(source)}{named}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossover import records
-from crossover.report.wording import MISSING, Row, counted, listed, session_name
+from crossover.report.wording import Row, counted, listed, session_name
 
 if TYPE_CHECKING:
     from crossover.campaign import Campaign, Slo
@@ -74,7 +74,7 @@ def method(campaign: Campaign, points: Sequence[Row]) -> list[str]:
     analysis = campaign.analysis
     return [
         *(_how_imported(campaign) if campaign.imports else _how_measured(campaign)),
-        f"{_stamps(points)} {_token_times(points)}",
+        *([] if campaign.imports else [f"{_stamps(points)} {_token_times(points)}"]),
         "The ratio at a level is estimated from a model of all sessions (level and launch "
         "effects of log throughput). Its bounds hold for all levels at once, so that a crossing "
         "is claimed only where one side is really faster and the other really slower, each with "
@@ -85,8 +85,9 @@ def method(campaign: Campaign, points: Sequence[Row]) -> list[str]:
         "includes what is not known about the shape of the curve there. Nothing is said beyond the "
         "tested levels and workloads.",
         "Time to first token (TTFT) runs from sending a request to its first token. Time per "
-        "output token (TPOT) is (last − first token) / (output tokens − tokens of the first "
-        "chunk). Acceptance length is 1 + accepted drafted tokens / verification steps.",
+        "output token (TPOT) is (last − first token) / (output tokens − "
+        f"{'1' if campaign.imports else 'tokens of the first chunk'}). "
+        "Acceptance length is 1 + accepted drafted tokens / verification steps.",
         "Ratios of latencies are turned, so that above 1 always means that the variant is better."
         + _goodput(analysis.slo),
         "Failed requests deliver no tokens. An invalid level is shown and left out of the verdict.",
@@ -162,11 +163,10 @@ def _how_imported(campaign: Campaign) -> list[str]:
     return [
         f"Nothing was measured here: the figures are those of other tools, imported from "
         f"{campaign.imports}. A level is a run with a cap on its requests in flight; runs at a fixed "
-        "rate without one are left out. Throughput is mostly that of the whole run, and other "
-        "tools' time per output token divides by the output tokens − 1.",
+        "rate without one are left out. Throughput is mostly that of the whole run.",
         "Repeated runs of a level are its trials. The intervals take the runs of one trial of a "
         "variant for one start of a server, and different trials for different ones; the files "
-        "do not say it.",
+        "do not say whether that is so.",
     ]
 
 
@@ -177,10 +177,12 @@ def provenance_items(provenance: Row) -> list[tuple[str, Any]]:
         if value is None or key == "config_text":
             continue
         label = {"config_sha256": "Config SHA-256"}.get(key, key.replace("_", " ").capitalize())
-        if key == "commands":
+        if not value:
+            value = "not on record"
+        elif key == "commands":
             value = [c if isinstance(c, str) else shlex.join(c) for c in value]
         elif isinstance(value, Mapping):
-            value = "\n".join(f"{k}: {_plain(v)}" for k, v in value.items()) or MISSING
+            value = "\n".join(f"{k}: {_plain(v)}" for k, v in value.items())
         else:
             value = _plain(value)
         result.append((label, value))

@@ -103,8 +103,8 @@ def _span(hours: float) -> str:
     return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
 
 
-def session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
-    """Every life of a server."""
+def session_table(sessions: Sequence[Row], points: Sequence[Row], campaign: Campaign) -> Table:
+    """Every life of a server, or what counts as one."""
     measured: Counter[Any] = Counter(p["session_id"] for p in points)
 
     def end(s: Row) -> str:
@@ -114,7 +114,9 @@ def session_table(sessions: Sequence[Row], points: Sequence[Row]) -> Table:
         return text + (", killed" if s["killed"] else "")
 
     return Table(
-        caption="Every life of a server, in order of time.",
+        caption="The imported runs of one trial of a variant count as one life of a server."
+        if campaign.imports
+        else "Every life of a server, in order of time.",
         columns=[
             "Started, UTC",
             "Variant",

@@ -152,7 +152,7 @@ def prepare(
         ],
         failures=failures(point_rows, messages, axis),
         drift=drift_figure(levels, session_rows, primary, campaign, axis),
-        sessions=session_table(session_rows, point_rows),
+        sessions=session_table(session_rows, point_rows, campaign),
         session_details=appendix.session_details(session_rows),
         method=appendix.method(campaign, point_rows),
         provenance=appendix.provenance_items(provenance),
