@@ -350,15 +350,27 @@ def test_every_series_of_a_variant_follows_its_switch(tmp_path):
                 assert "indexof(off, datum.variant) < 0" in filters
 
 
-def test_the_line_passes_one_where_the_crossing_is():
+def test_line_and_band_pass_one_where_the_verdict_says():
     figure = prepared(campaign()).workloads[0].ratios[0]
     spec = charts.draw(figure, theme.looks(["plain", "ngram-3"], "plain"))
-    [line] = [layer for layer in spec["layer"] if layer["mark"]["type"] == "line"]
-    drawn = spec["datasets"][line["data"]["name"]]
-    assert [(r["level"], r["ratio"]) for r in drawn if r["level"] not in figure.levels] == [
-        (figure.crossings[0]["c_star"], 1.0)
-    ]
-    assert {r["level"] for r in drawn} > set(figure.levels)
+    line, area = (
+        spec["datasets"][layer["data"]["name"]]
+        for kind in ("line", "area")
+        for layer in spec["layer"]
+        if layer["mark"]["type"] == kind
+    )
+    [crossing] = figure.crossings
+
+    def at_one(rows, column):
+        return [r["level"] for r in rows if r[column] == 1.0]
+
+    assert at_one(line, "ratio") == [crossing["c_star"]]
+    assert at_one(area, "lo") == [crossing["lo"]]
+    assert at_one(area, "hi") == [crossing["hi"]]
+    for rows, columns in ((line, ["ratio"]), (area, ["lo", "hi"])):
+        drawn = {r["level"]: r for r in rows}
+        for m in figure.means:
+            assert {c: drawn[m["level"]][c] for c in columns} == {c: m[c] for c in columns}
 
 
 def test_crossings_are_labelled_only_where_the_labels_have_room():

@@ -11,7 +11,7 @@ import altair as alt
 import vl_convert
 from altair.utils import schemapi
 
-from crossover.report import theme
+from crossover.report import between, theme
 from crossover.report.marks import (
     Looks,
     crossings,
@@ -141,26 +141,19 @@ def _speedup(figure: Figure, looks: Looks) -> list[alt.Chart]:
         *_sides(figure, up, low_end, high_end),
         *_named_crossings(figure, up, high_end),
     ]
-    if band := [r for r in figure.means if r["lo"] is not None and r["hi"] is not None]:
-        base = rows(band)
+    if bounded := [r for r in figure.means if r["lo"] is not None and r["hi"] is not None]:
         # rules as well: a single level has no area
         layers += [
-            base.mark_area(opacity=0.14, line=False).encode(
-                x=x(figure), y=up("lo"), y2="hi:Q", **look(figure, looks, "color")
-            ),
-            base.mark_rule(opacity=0.55, strokeWidth=1.5).encode(
-                x=x(figure), y=up("lo"), y2="hi:Q", **look(figure, looks, "color")
-            ),
+            rows(between.band(figure))
+            .mark_area(opacity=0.14, line=False)
+            .encode(x=x(figure), y=up("lo"), y2="hi:Q", **look(figure, looks, "color")),
+            rows(bounded)
+            .mark_rule(opacity=0.55, strokeWidth=1.5)
+            .encode(x=x(figure), y=up("lo"), y2="hi:Q", **look(figure, looks, "color")),
         ]
     layers += trials(figure, looks, up("ratio"), "ratio")
     if figure.means:
-        # else the eye would take where a straight line meets 1 for the crossing
-        at_one = [
-            {"variant": c["variant"], "level": c["c_star"], "ratio": 1.0}
-            for c in figure.crossings
-            if c["c_star"] is not None
-        ]
-        layers += lines(figure, looks, up("ratio"), "ratio", via=at_one)
+        layers += lines(figure, looks, up("ratio"), "ratio", along=between.estimates(figure))
     return layers
 
 

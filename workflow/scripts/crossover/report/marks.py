@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -85,11 +85,15 @@ def tooltip(figure: Figure, value: str, *more: alt.Tooltip) -> list[alt.Tooltip]
 
 
 def lines(
-    figure: Figure, looks: Looks, up: alt.Y, value: str, via: Sequence[Mapping[str, Any]] = ()
+    figure: Figure,
+    looks: Looks,
+    up: alt.Y,
+    value: str,
+    along: list[dict[str, Any]] | None = None,
 ) -> list[alt.Chart]:
-    """Level means: lines with a symbol a level; they pass the rows of `via` without a symbol."""
+    """Level means: a symbol a level, and lines that join them, or the rows of `along`."""
     return [
-        rows([*figure.means, *via])
+        rows(along or figure.means)
         .mark_line(strokeWidth=2)
         .encode(x=x(figure), y=up, **look(figure, looks, "color", "strokeDash")),
         rows(figure.means)

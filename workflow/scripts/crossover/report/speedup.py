@@ -55,6 +55,7 @@ def speedup(
     crossings = [
         {
             "variant": v["variant"],
+            "direction": crossing["direction"],
             "c_star": crossing["c_star"],
             "lo": crossing["ci"][0],
             "hi": crossing["ci"][1],
@@ -138,7 +139,10 @@ def _note(
         yield "A dotted rule is an estimated crossing C*, the shaded column its interval."
     if len({m["level"] for m in means}) > 1:
         yield "Lines between measured levels only guide the eye" + (
-            "; where a variant crosses, they pass 1 at C*." if crossings else "."
+            "; where a variant crosses, they pass 1 at C*, the band's edges at the ends of "
+            "its interval."
+            if crossings
+            else "."
         )
     if left_out := _left_out(levels, axis):
         yield f"Hollow symbols, or none, where a trial is invalid and left out: {left_out}."
