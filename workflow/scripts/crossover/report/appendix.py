@@ -148,7 +148,7 @@ def _how_measured(campaign: Campaign) -> list[str]:
         "answered; both variants get the same schedule. Latencies run from when a request was due, "
         "not from when the client came to send it. A client is what has one request in flight.",
         f"A session is one life of one server, started afresh and warmed up at the level itself "
-        f"({load.warmup.completions_per_client:g} answers a client, at most "
+        f"(answers a client: {load.warmup.completions_per_client:g}; at most "
         f"{load.warmup.max_s:g} s). Throughput is the number of tokens received in a steady window "
         f"of at least {load.steady.min_s:g} s and {load.steady.completions_per_client:g} answers a "
         f"client (at most {load.steady.max_s:g} s), divided by its length. Ramp and drain do not "

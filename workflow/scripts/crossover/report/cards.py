@@ -181,7 +181,7 @@ def _facts(verdict: Row, campaign: Campaign, policy: Row) -> Iterable[tuple[str,
             "; ".join(f"{axis.at(n['level'])}: {_to_resolve(n)}" for n in needed),
         )
     if dropped := verdict["dropped_levels"]:
-        yield "Left out", f"{axis.at(*dropped)}: one arm alone was measured there"
+        yield "Left out", f"{axis.at(*dropped)}: one arm alone has a valid measurement there"
     if reasons := verdict["reasons"]:
         yield "Because", "; ".join(words(r) for r in reasons)
 
