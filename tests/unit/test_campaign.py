@@ -23,6 +23,7 @@ from crossover.campaign import (
 )
 from crossover.errors import CampaignError
 from crossover.server import environment
+from crossover.texts.fixed_length import LEAST_TOKENS
 
 
 def shuffled(value, draw: random.Random):
@@ -299,6 +300,25 @@ def test_what_a_value_is_given_to_makes_it_a_secret_whatever_its_name(tmp_path, 
     known = environment.inherited(found)
     assert (known["HUB"], known["LLM"], known["SEED"]) == ("(hidden)", "(hidden)", "7")
     assert environment.hider(found)("l-1 of h-1, 7") == "${LLM} of ${HUB}, 7"
+
+
+def test_a_server_that_runs_already_inherits_nothing(tmp_path, monkeypatch):
+    running = {"engine": "openai", "url": "http://h:1", "api_key": "${LLM_KEY}"}
+    started = {"engine": "openai", "command": ["s", "{port}"], "env": {"KEY": "${LLM_KEY}"}}
+    variants = {"plain": running, "spec": started}
+    found = campaign(tmp_path, defaults={}, variants=variants).variants
+    monkeypatch.setenv("LLM_KEY", "sk-1")
+    assert environment.inherited(found["plain"]) == {}
+    assert environment.inherited(found["spec"])["LLM_KEY"] == "(hidden)"
+
+
+def test_prompts_too_short_to_differ_are_refused(tmp_path):
+    def workloads(tokens):
+        return {"fixed": {"prompts": {"text": "fixed-length", "tokens": tokens}, "max_tokens": 8}}
+
+    campaign(tmp_path, workloads=workloads(LEAST_TOKENS))
+    with pytest.raises(CampaignError, match="7 is less than the minimum of 8"):
+        campaign(tmp_path, workloads=workloads(LEAST_TOKENS - 1))
 
 
 def test_one_number_has_one_spelling(tmp_path, base):

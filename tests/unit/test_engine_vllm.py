@@ -219,3 +219,19 @@ def test_two_arms_of_a_real_server_differ_in_speculation_alone():
     differing = plain.differences(ngram)
     assert len(differing) > 10
     assert [name for name in differing if not plain.belongs_to_speculation(name)] == []
+
+
+def test_graph_sizes_follow_the_drafts_and_are_no_difference_of_the_arms():
+    """In tokens: a request has its drafts and one token in a step. A processor has no graphs."""
+
+    def arm(*sizes):
+        graphs = {"cudagraph_capture_sizes": sizes, "max_cudagraph_capture_size": sizes[-1]}
+        account = real("plain")["vllm_config"] | {"compilation_config": graphs}
+        return ArmSettings.of(
+            [{"engine": "vllm", "description": json.dumps({"resolved": account})}]
+        )
+
+    plain, eagle3 = arm(1, 2, 4, 256), arm(4, 8, 16, 1024)
+    differing = plain.differences(eagle3)
+    assert len(differing) == 2
+    assert all(map(plain.belongs_to_speculation, differing))

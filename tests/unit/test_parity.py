@@ -223,6 +223,15 @@ def test_speculation_that_was_declared_and_not_applied():
     assert effect(parity, "speculation_method") == "speculation"
 
 
+@pytest.mark.parametrize(("acceptance_length", "verified"), [(None, False), (2.5, True)])
+def test_speculation_that_no_server_confirms_is_unverified(acceptance_length, verified):
+    levels = {c: values | {"acceptance_length": acceptance_length} for c, values in LEVELS.items()}
+    declared = description(**PLAIN) | {"speculation_method": "eagle3"}
+    parity = parity_of(description(**PLAIN), declared, spec_levels=levels)
+    assert ("speculation_unverified" not in said(parity)) == verified
+    assert parity.reasons == ()
+
+
 def test_drafts_of_another_length_than_declared():
     spec = description(**PLAIN, drafted_tokens=3) | {"drafted_tokens": 5}
     parity = parity_of(description(**PLAIN), spec)

@@ -77,8 +77,10 @@ def inherited(variant: Variant) -> dict[str, str]:
     """What the shell gives a server that may change its speed, credentials hidden.
 
     Variables that are set for the server itself are left out, those that the campaign names as
-    `${NAME}` are not.
+    `${NAME}` are not. A server that runs already gets nothing: what is named is the client's.
     """
+    if variant.url:
+        return {}
     beginnings = (*_MATTERS, *engines.get(variant.engine).reads_variables)
     names = {name for name in os.environ if name.startswith(beginnings)} - set(own(variant))
     names |= names_from_shell(variant) & set(os.environ)

@@ -10,6 +10,7 @@ import itertools
 import sys
 
 from crossover.texts import TEXTS, distinct, jsonl
+from crossover.texts.fixed_length import LEAST_TOKENS
 
 
 def main() -> None:
@@ -25,6 +26,8 @@ def main() -> None:
     settings = {} if args.tokens is None else {"tokens": args.tokens}
     if (args.text == "fixed-length") != bool(settings):
         parser.error("--tokens goes with fixed-length, and with nothing else")
+    if args.tokens is not None and args.tokens < LEAST_TOKENS:
+        parser.error(f"--tokens: at least {LEAST_TOKENS}, below which prompts repeat")
     prompts = distinct(args.text, args.seed, **settings)
     sys.stdout.write(jsonl(itertools.islice(prompts, args.count)))
 

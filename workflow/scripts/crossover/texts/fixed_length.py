@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
+LEAST_TOKENS = 8
+"""Shorter prompts soon repeat, and none may come twice."""
+
 ARTICLES = ("The", "This", "Every", "Some", "One", "Another")
 QUALITIES = (
     *("old", "young", "small", "large", "quiet", "strong", "new", "good", "long", "dark", "open"),
