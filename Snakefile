@@ -40,13 +40,16 @@ else:
 
     else:
 
-        include: "rules/model.smk"
-        include: "rules/session.smk"
         include: "rules/summary.smk"
 
-        if CAMPAIGN.refine.rounds:
+        if not CAMPAIGN.only_measured:
 
-            include: "rules/refine.smk"
+            include: "rules/model.smk"
+            include: "rules/session.smk"
+
+            if CAMPAIGN.refine.rounds:
+
+                include: "rules/refine.smk"
     include: "rules/analysis.smk"
     include: "rules/report.smk"
 

@@ -22,6 +22,7 @@ with plain_errors():
     for _file in workflow.configfiles:
         read_yaml(_file)  # Snakemake itself drops all but the last value of a key
     CAMPAIGN = load_campaign(config, flow.config_source(workflow.configfiles))
+    flow.check_begun(CAMPAIGN)
 
 RESULTS = f"{layout.RESULTS}/{CAMPAIGN.name}"
 LOGS = f"logs/{CAMPAIGN.name}"
@@ -239,6 +240,7 @@ def round_plans(wildcards):
 
 def point_files(wildcards):
     """All files of all points."""
+    claim_folder()
     return [file for point in layout.points(CAMPAIGN) for file in point.files]
 
 
@@ -264,7 +266,8 @@ def stops_of(sessions):
 
 
 def all_stops(wildcards):
-    return stops_of(layout.sessions(CAMPAIGN))
+    """With `only: measured` none: the last session may still run, or have been cut off."""
+    return [] if CAMPAIGN.only_measured else stops_of(layout.sessions(CAMPAIGN))
 
 
 def before_round(wildcards):

@@ -126,6 +126,11 @@ def test_a_broken_variant_is_told_and_the_others_are_measured(
     assert "Traceback" not in done.stdout
     measured_variants = {p.parents[3].parent.name for p in workflow.points()}
     assert {"plain", "spec"} <= measured_variants
+    points = {p: p.stat().st_mtime_ns for p in workflow.points()}
+    workflow.run("-c1", "reports/crossover.html", "--config", "only=measured")
+    page = (workflow.folder / "reports/crossover.html").read_text()
+    assert "broken, chat: concurrency" in page
+    assert {p: p.stat().st_mtime_ns for p in workflow.points()} == points
     workflow.config["variants"]["broken"] = {}
     workflow.write_config()
     plan = workflow.plan()

@@ -260,6 +260,8 @@ class Campaign:
     epoch: int = 1
     imports: str | None = None
     """File or folder with result files of other tools."""
+    only_measured: bool = False
+    """Take the points that are measured by now for all there are."""
 
     @functools.cached_property
     def server_digests(self) -> dict[str, str]:
@@ -612,6 +614,7 @@ def _build(config: dict[str, Any], root: Path) -> Campaign:
         analysis=analysis,
         refine=refine,
         epoch=config.get("epoch", 1),
+        only_measured="only" in config,
     )
 
 

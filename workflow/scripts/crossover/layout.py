@@ -71,7 +71,8 @@ def rounds_of(campaign: Campaign) -> list[rounds.Round]:
 def may_refine(campaign: Campaign) -> bool:
     """Whether a further round may be planned."""
     found = rounds_of(campaign)
-    return len(found) < campaign.refine.rounds and not (found and found[-1].stopped)
+    rounds_left = len(found) < campaign.refine.rounds and not campaign.only_measured
+    return rounds_left and not (found and found[-1].stopped)
 
 
 def sessions(campaign: Campaign) -> list[Session]:
@@ -109,9 +110,14 @@ def points_of(campaign: Campaign, session: Session) -> list[PlannedPoint]:
 
 
 def points(campaign: Campaign) -> Iterator[PlannedPoint]:
-    """All points that are planned by now, in the order in which they are measured."""
+    """All points that are planned by now, in the order in which they are measured.
+
+    With `only: measured` those that are.
+    """
     for session in sessions(campaign):
-        yield from points_of(campaign, session)
+        for point in points_of(campaign, session):
+            if point.is_done or not campaign.only_measured:
+                yield point
 
 
 def point_folders(campaign: Campaign, *, make: bool) -> list[str]:

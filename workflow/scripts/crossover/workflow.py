@@ -25,7 +25,10 @@ from crossover.server.session import Handle
 OWNER = "CROSSOVER_OWNER"
 """Environment variable: identity of the Snakemake process that owns the run's servers."""
 
-GO_ON = "the run ended early; what it measured is kept, and the same command goes on from there"
+GO_ON = (
+    "the run ended early; what it measured is kept, and the same command goes on from there; "
+    "a report of what there is: add --config only=measured"
+)
 """What every run that ends early says at last, where it still can."""
 
 _SCRIPTS = Path(__file__).resolve().parents[1]
@@ -149,6 +152,19 @@ def unset(campaign: Campaign) -> list[str]:
         for name in _due(campaign)
         for missing in missing_in_shell(campaign.variants[name])
     ]
+
+
+def check_begun(campaign: Campaign) -> None:
+    """Refuse a report of what is measured so far where nothing is.
+
+    Raises:
+        CrossoverError: the campaign says `only: measured`, and none of its points was.
+    """
+    if campaign.only_measured and not any(layout.points(campaign)):
+        raise CrossoverError(
+            f"only: nothing is measured yet of the campaign {campaign.name}, as it is written "
+            f"now, below {layout.RESULTS}/{campaign.name}; leave `only` out to measure it"
+        )
 
 
 def notes(campaign: Campaign) -> list[str]:

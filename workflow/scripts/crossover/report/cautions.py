@@ -72,7 +72,7 @@ def _not_measured(campaign: Campaign, points: Sequence[Row], axis: Axis) -> list
             if any(missing.values()):
                 items.append(f"{variant}, {workload}: {_where(missing, axis)}")
     if items and not campaign.imports:
-        items.append("To do: run the same command again, which measures what is missing")
+        items.append("To do: run the campaign again, which measures what is missing")
     return items
 
 
