@@ -280,6 +280,19 @@ def recorded_sglang(*flags, **changed):
     }
 
 
+def test_what_a_start_gave_is_no_setting_and_a_long_list_is_told_by_its_ends():
+    parity = parity_of(
+        recorded_sglang(max_total_num_tokens=9, startup_time={"load": 1.0}, cuda_graph_bs=[1, 2]),
+        recorded_sglang(
+            max_total_num_tokens=8, startup_time={"load": 2.0}, cuda_graph_bs=[*range(1, 40)]
+        ),
+    )
+    text = said(parity)["settings_differ"]
+    assert "server: cuda_graph_bs ([1, 2] / 39 numbers, 1 to 39). The verdict" in text
+    assert "max_total_num_tokens" not in text
+    assert "startup_time" not in text
+
+
 def test_a_server_that_applied_something_else_than_its_flags_ask_for_is_told():
     flags = [
         *("--speculative-adaptive", "--speculative-num-steps", "3", "--tokenizer-worker-num", "4"),

@@ -142,7 +142,12 @@ def _of_account(session: Mapping[str, Any]) -> dict[str, Any] | None:
     resolved = description_of(session).get("resolved")
     if not resolved:
         return None
-    return {f"server: {name}": value for name, value in _flat("", resolved)}
+    left_out = _engine([session]).no_settings
+    return {
+        f"server: {name}": value
+        for name, value in _flat("", resolved)
+        if left_out is None or not re.match(left_out, name)
+    }
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:

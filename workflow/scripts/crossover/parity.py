@@ -508,6 +508,8 @@ def _applied(arms: _Arms, found: _Findings) -> None:
 
 
 def _given(value: Any) -> str:
+    if isinstance(value, list) and len(value) > NAMED and all(isinstance(v, int) for v in value):
+        return f"{len(value)} numbers, {min(value)} to {max(value)}"
     return "not given" if value is None else "given" if value is True else str(value)
 
 

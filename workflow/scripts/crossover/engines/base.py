@@ -107,6 +107,8 @@ class Engine(ABC):
     """Pattern of the flags, variables and settings that belong to speculation."""
     acceptance_settings: ClassVar[str | None] = None
     """Pattern of those that dial the acceptance and leave the cost of a step alone; None: no dial."""
+    no_settings: ClassVar[str | None] = None
+    """Pattern of entries of the server's account that are results of its start, not settings."""
 
     rehearsal: ClassVar[bool] = False
     """Whether its figures are a model's, never evidence; every page says so."""

@@ -37,6 +37,7 @@ class Sglang(Engine):
     reads_variables = ("SGLANG_", "SGL_")
     speculation_settings = "spec|draft|eagle|simulate_acc"
     acceptance_settings = "simulate_acc"
+    no_settings = r"(startup_time|internal_states)\b|(max_total_num_tokens|max_req_input_len)$"
 
     def command(self, variant: Variant, model: Model) -> list[str]:
         """`sglang serve` with the variant's own flags, metrics switched on.
