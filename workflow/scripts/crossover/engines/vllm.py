@@ -44,6 +44,7 @@ class Vllm(Engine):
         "|max_num_scheduled_tokens|disable_nccl_for_dp_synchronization"
     )
     acceptance_settings = "speculative.config.synthetic_acceptance"
+    no_settings = r"cache_config\.(kv_cache_max_concurrency|kv_cache_size_tokens|num_gpu_blocks)$"
 
     def command(self, variant: Variant, model: Model) -> list[str]:
         """`vllm serve` with the variant's own flags.
