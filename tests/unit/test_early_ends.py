@@ -39,17 +39,28 @@ def test_a_failed_session_is_named_with_what_its_jobs_said_and_its_log(
     health, point = tmp_path / "check_health.log", tmp_path / "1.log"
     health.write_text("a remark\ncrossover: eagle: the server ended; last lines of s.log:\nboom\n")
     point.write_text("")
+    slurm = tmp_path / "slurm"
+    slurm.mkdir()
+    (slurm / "5.log").touch()
 
     class Watched(Group):
         pass
 
     failed.watch(Watched)
     group = Watched("eagle", 2, health, point)
-    group.log_error(f"job '5' FAILED.{HINT}", aux_logs=[str(tmp_path / "slurm/5.log")])
+    group.log_error(f"job '5' FAILED.{HINT}", aux_logs=[str(slurm / "5.log")])
     assert failed.lines() == [
         "eagle, trial 2: job '5' FAILED.; eagle: the server ended; last lines of s.log; see slurm/5.log"
     ]
     assert group.logged == [f"job '5' FAILED.{HINT}"], "Snakemake says what it says"
+
+
+def test_a_job_without_a_log_may_not_have_seen_the_folder(failed: FailedSessions):
+    failed.add(Group("plain", 1).jobs, "job '7' FAILED", ["/elsewhere/7.log"])
+    assert failed.lines() == [
+        "plain, trial 1: job '7' FAILED; it wrote no /elsewhere/7.log: "
+        "does its node see this folder under the same path?"
+    ]
 
 
 def test_one_reason_of_many_sessions_is_said_once(failed: FailedSessions):

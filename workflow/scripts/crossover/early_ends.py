@@ -34,7 +34,7 @@ class FailedSessions:
         # without the call of sbatch, which follows indented, and a hint at the logs named here
         reason = message.split("\n    ")[0].split("For further error details")[0].strip()
         said = sorted({words for job in jobs for log in job.log if (words := _said(log))})
-        why = "; ".join(filter(None, [reason, *said, *(f"see {_short(log)}" for log in logs)]))
+        why = "; ".join(filter(None, [reason, *said, *map(_where, logs)]))
         names = {f"{job.wildcards.variant}, trial {job.wildcards.trial}" for job in jobs}
         self._sessions.setdefault(why, []).extend(sorted(names))
 
@@ -53,10 +53,12 @@ def _said(log: str | Path) -> str:
     return errors[0].removeprefix("crossover: ").rstrip(":") if errors else ""
 
 
-def _short(path: str | Path) -> str:
-    path = Path(path)
+def _where(log: str | Path) -> str:
     here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    name = Path(log).relative_to(here) if Path(log).is_relative_to(here) else log
+    if Path(log).exists():
+        return f"see {name}"
+    return f"it wrote no {name}: does its node see this folder under the same path?"
 
 
 def _some(names: list[str], most: int = 4) -> str:
