@@ -50,7 +50,7 @@ def test_a_failed_session_is_named_with_what_its_jobs_said_and_its_log(
     group = Watched("eagle", 2, health, point)
     group.log_error(f"job '5' FAILED.{HINT}", aux_logs=[str(slurm / "5.log")])
     assert failed.lines() == [
-        "eagle, trial 2: job '5' FAILED.; eagle: the server ended; last lines of s.log; see slurm/5.log"
+        "eagle, trial 2: job '5' FAILED; eagle: the server ended; last lines of s.log; see slurm/5.log"
     ]
     assert group.logged == [f"job '5' FAILED.{HINT}"], "Snakemake says what it says"
 

@@ -32,7 +32,7 @@ class FailedSessions:
     def add(self, jobs: Any, message: str, logs: Any) -> None:
         """Keep why a group failed: what its jobs said, and its own log, of which it has the name."""
         # without the call of sbatch, which follows indented, and a hint at the logs named here
-        reason = message.split("\n    ")[0].split("For further error details")[0].strip()
+        reason = message.split("\n    ")[0].split("For further error details")[0].rstrip(". ")
         said = sorted({words for job in jobs for log in job.log if (words := _said(log))})
         why = "; ".join(filter(None, [reason, *said, *map(_where, logs)]))
         names = {f"{job.wildcards.variant}, trial {job.wildcards.trial}" for job in jobs}
