@@ -5,9 +5,10 @@ import glob
 import re
 
 from snakemake.jobs import GroupJob
+from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.types import DeploymentMethod
 
-from crossover import layout, rounds, standing, time_limits
+from crossover import early_ends, layout, rounds, standing, time_limits
 from crossover import workflow as flow
 from crossover.campaign import load_campaign, read_yaml
 from crossover.imports.files import result_files
@@ -52,9 +53,11 @@ wildcard_constraints:
 # runs a group job on a cluster node. Job processes inherit it.
 if not workflow.subprocess_exec:
     flow.become_owner()
+    flow.end_on_sigterm(JobScheduler)
 if workflow.is_main_process:
     flow.drop_stale_handles(glob.glob(HANDLES))
-    REASONS = flow.keep_reasons(GroupJob)
+    FAILED = early_ends.FailedSessions()
+    FAILED.watch(GroupJob)
 if workflow.remote_exec:  # without hooks, onerror too
     atexit.register(lambda: flow.stop_own_servers(glob.glob(HANDLES)))
 

@@ -108,7 +108,6 @@ rule stop_server:
 
 onstart:
     claim_folder()
-    flow.end_on_sigterm()
     with plain_errors():
         flow.check_no_session_lives(glob.glob(HANDLES))
         flow.check_can_run(CAMPAIGN, missing_model(), here=workflow.local_exec)
@@ -118,5 +117,5 @@ onstart:
 onerror:
     with plain_errors():
         flow.stop_own_servers(glob.glob(HANDLES))
-    for said in [*REASONS, flow.GO_ON]:
+    for said in [*FAILED.lines(), early_ends.GO_ON]:
         print(f"crossover: {said}", file=sys.stderr)

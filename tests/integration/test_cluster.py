@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -112,6 +113,11 @@ def test_sessions_run_side_by_side_and_one_that_is_cancelled_is_resumed(
         "asked to stop",
     )
     points_kept(workflow, finished, remeasured=0)
+    said = (workflow.folder / "output.txt").read_text().partition("\ncrossover: ")[2]
+    assert f"{handle.variant}, trial {handle.trial}: " in said
+    assert "CANCELLED" in said
+    (log,) = re.findall(rf"see (\S+/{job}\.log)", said)
+    assert "CANCELLED" in (workflow.folder / log).read_text()
 
     workflow.run(*ON_SLURM)
     assert len(points_kept(workflow, finished, remeasured=1)) == 12
@@ -182,3 +188,4 @@ def test_a_run_ends_with_why_slurm_refused_its_jobs(workflow: Workflow):
     *_, said = refused.stdout.partition("crossover: ")
     assert "invalid partition specified: nowhere" in said
     assert said.count("nowhere") == 1, "of two sessions"
+    assert said.count(", trial ") == 2

@@ -17,7 +17,7 @@ from integration.gpus import assert_memory_was_back, give_gpus, server_over
 from integration.kills import Run, wait_for
 from integration.workflow_copy import Workflow
 
-from crossover.workflow import GO_ON
+from crossover.early_ends import GO_ON
 
 STUBBORN = {
     "ignore-term": True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -160,6 +161,18 @@ def test_who_holds_the_port_is_told(life, monkeypatch):
             StartupError, match=rf"port {port} is held by pid {os.getpid()} \(.*since"
         ):
             life.ready()
+
+
+def test_a_server_gets_no_port_that_an_outgoing_connection_could_take(monkeypatch):
+    lowest_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if lowest_given <= 10_000:
+        pytest.skip("this host gives all ports to outgoing connections")
+    assert all(10_000 <= start.free_port() < lowest_given for _ in range(20))
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(random, "sample", lambda ports, number: [port])
+        assert start.free_port() != port
 
 
 def test_a_log_folder_that_cannot_be_written_is_told(life, tmp_path):

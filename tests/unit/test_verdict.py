@@ -457,7 +457,7 @@ def test_nodes_of_another_type_are_a_caveat():
     verdict = judge(on_nodes(points_of(FALLING), hosts, (H200, L40)))
     (caveat,) = of_hosts(verdict)
     assert caveat["code"] == "arms_not_contemporaneous"
-    assert "trial 1 (hosts n2 and n1)" in caveat["text"]
+    assert "trial 1 (hosts n2 and n1 of different types)" in caveat["text"]
 
 
 def test_a_trial_on_one_node_is_a_pair_on_whichever_node():

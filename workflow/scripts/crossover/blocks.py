@@ -234,7 +234,9 @@ def _difference(a: Launch, b: Launch, span_h: float) -> str | None:
     if a.host != b.host:
         if a.could_replace(b, span_h):
             return None
-        return f"hosts {a.host or 'unknown'} and {b.host or 'unknown'}"
+        known = None not in (a.node_type, b.node_type) and a.node_type != b.node_type
+        types = " of different types" if known else ""
+        return f"hosts {a.host or 'unknown'} and {b.host or 'unknown'}{types}"
     if a.boot_id != b.boot_id:
         return "the host was rebooted in between"
     if a.engine_version != b.engine_version:

@@ -25,12 +25,6 @@ from crossover.server.session import Handle
 OWNER = "CROSSOVER_OWNER"
 """Environment variable: identity of the Snakemake process that owns the run's servers."""
 
-GO_ON = (
-    "the run ended early; what it measured is kept, and the same command goes on from there; "
-    "a report of what there is: add --config only=measured"
-)
-"""What every run that ends early says at last, where it still can."""
-
 _SCRIPTS = Path(__file__).resolve().parents[1]
 
 
@@ -233,50 +227,27 @@ def stop_own_servers(paths: Iterable[str | Path]) -> None:
     debts.settle(devices)
 
 
-def keep_reasons(group_job: type) -> list[str]:
-    """What the executor will say of each session that fails, such as a refusal of `sbatch`.
-
-    Snakemake shows that of single jobs, and drops it of a group (9.27).
-
-    Args:
-        group_job: Snakemake's class, whose `log_error` gets the message.
-
-    Returns:
-        A list that fills while the run goes on; what is said of several sessions stands in it once.
-    """
-    reasons: list[str] = []
-    log_error = group_job.log_error
-
-    def kept(self: Any, msg: str | None = None, **details: Any) -> None:
-        reason = (msg or "").split("\n    ")[0].strip()  # without the call, which follows indented
-        if reason and reason not in reasons:
-            reasons.append(reason)
-        log_error(self, msg, **details)
-
-    group_job.log_error = kept
-    return reasons
-
-
-def end_on_sigterm() -> None:
-    """Let TERM end the run at once: the jobs that run too, which Snakemake would wait for.
+def end_on_sigterm(scheduler: type) -> None:
+    """Let TERM end this process at once: the jobs that run too, which Snakemake would wait for.
 
     Snakemake's handler gets a thread of its own. It takes a lock that the interrupted main thread
-    may hold while it selects jobs, and would then wait for ever. For `onstart`, which comes after
-    the scheduler has set its handler.
-    """
-    handler = signal.getsignal(signal.SIGTERM)
+    may hold while it selects or ends jobs, and would then wait for ever. On a node of a cluster
+    there is no `onstart`, so that the handler is wrapped in its class, before there is a scheduler.
 
-    def end(*args: Any) -> None:
-        handler(*args)  # first, so that no further job is started
+    Args:
+        scheduler: Snakemake's class, whose `exit_gracefully` handles TERM.
+    """
+    handler = scheduler.exit_gracefully
+
+    def end(self: Any, *args: Any) -> None:
+        handler(self, *args)  # first, so that no further job is started
         for job in processes.descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(job.pid, signal.SIGTERM)
 
-    if callable(handler):
-        signal.signal(
-            signal.SIGTERM,
-            lambda *args: threading.Thread(target=end, args=args, daemon=True).start(),
-        )
+    scheduler.exit_gracefully = lambda *args: threading.Thread(
+        target=end, args=args, daemon=True
+    ).start()
 
 
 # ------------------------------------------------------------------ what the analysis depends on

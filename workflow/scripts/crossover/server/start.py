@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -19,6 +21,9 @@ from crossover.campaign import PROTOCOL, Variant
 from crossover.errors import DeviceBusyError, ServerError
 from crossover.server import debts, device_lock, device_memory, processes, supervisor
 from crossover.server.session import Handle, log_tail, new_id
+
+_LOWEST_PORT = 10_000
+"""Of a server: well-known services have theirs below."""
 
 
 def start(
@@ -147,7 +152,21 @@ def _busy(devices: Any) -> str:
 
 
 def free_port() -> int:
-    """A TCP port of this host that nothing listens on now."""
+    """A TCP port of this host that nothing listens on now.
+
+    If possible below those that the kernel gives to outgoing connections: the load client of
+    another session could get one of these before the server listens, which may take minutes.
+    """
+    lowest_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    never_given = range(_LOWEST_PORT, lowest_given)
+    for port in random.sample(never_given, min(len(never_given), 100)):
+        with contextlib.suppress(OSError):
+            return _bound(port)
+    return _bound(0)
+
+
+def _bound(port: int) -> int:
+    """The port, or for 0 one of the kernel's choice, once it could be bound."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("", port))
         return probe.getsockname()[1]
