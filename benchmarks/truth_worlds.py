@@ -1,7 +1,7 @@
 """Worlds of known truth, and campaigns measured in them with the noise of real servers.
 
 A world gives ln(variant / baseline) and ln of the baseline's throughput at any concurrency, so
-its crossovers are known. Four families have crossovers (METHOD §8); the shapes have none, one
+its crossovers are known. Four families have crossovers; the shapes have none, one
 or two by construction.
 """
 

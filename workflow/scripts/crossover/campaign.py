@@ -41,7 +41,7 @@ PROTOCOL = 1
 SCHEMA_PATH = Path(__file__).parents[3] / "config" / "campaign.schema.yaml"
 
 SEQUENTIAL_SHARE = 0.4
-"""2 of 5 %: what one look may err if all looks of up to ten rounds are to err 5 % (METHOD §4, §8)."""
+"""2 of 5 %: what one look may err if all looks of up to ten rounds are to err 5 %."""
 
 LONGER, LONG_S = 4, 240.0
 """Window of a level that stayed unresolved: times the campaign's own least, up to so many seconds."""
@@ -209,7 +209,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Analysis:
-    """How points become a verdict (METHOD: margin and confidence of the bounds)."""
+    """How points become a verdict (docs/verdict.md)."""
 
     metric: str = "output_throughput"
     margin: float = 0.02

@@ -1,4 +1,4 @@
-"""What the next round of refinement measures, and when there is none (METHOD §6).
+"""What the next round of refinement measures, and when there is none (docs/refinement.md).
 
 A crossing is narrowed by levels at C* and halfway, on a log scale, to the ends of its interval;
 a verdict without one is sought by measuring its unresolved levels again, in longer windows.
