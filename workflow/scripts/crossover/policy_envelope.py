@@ -114,12 +114,10 @@ def _crossing(
             )
             ci = (own.ci[0], wide.ci[1]) if up else (wide.ci[0], own.ci[1])
             found.append((own.c_star, *ci))
-    estimate = None
-    if found:
-        ends = [(min if up else max)(values) for values in zip(*found, strict=True)]
-        estimate = {"c_star": ends[0], "ci": ends[1:]}
+    outer = [(min if up else max)(values) for values in zip(*found, strict=True)]
     return {
         "direction": "up" if up else "down",
         "bracket": [low, high],
-        **(estimate or {"c_star": None, "ci": None}),
+        "c_star": outer[0] if outer else None,
+        "ci": outer[1:] or None,
     }
