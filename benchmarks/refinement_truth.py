@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from truth_worlds import FAMILIES, LEVELS, NOISES, SHAPES, Measurements, World, drawn
 
-from crossover.campaign import Analysis, Refine
+from crossover.campaign import LONGER, Analysis, Refine
 from crossover.refine import MIN_TRIALS, is_narrow, next_step
 from crossover.verdict import Verdict, find_verdict
 
@@ -63,7 +63,7 @@ def refine(world: World, noise: str, rng: np.random.Generator) -> Refined:
         step = next_step(verdict, REFINE, FIRST_TRIALS)
         if not step.levels:
             break
-        measurements.measure_trial(step.levels)
+        measurements.measure_trial(step.levels, LONGER if step.outcome == "measure_longer" else 1)
         verdict = look(measurements, Analysis(sequential=True))
     return ended(verdict, measurements, world)
 
@@ -165,9 +165,12 @@ def print_refinement(pool, campaigns: int) -> bool:
     }
     worst = max(claimed, key=claimed.get)
     false = float(np.mean(list(claimed.values())))
+    without = [one for found in of_shapes.values() for one in found]
+    open_ = np.mean([one.verdict == "inconclusive" for one in without])
     print(
         f"false crossovers after up to {REFINE.rounds + 1} looks: {false:.2%} in {len(claimed)} cells "
-        f"without one; worst {claimed[worst]:.1%} ({worst.world}; {worst.noise})"
+        f"without one; worst {claimed[worst]:.1%} ({worst.world}; {worst.noise}); of these campaigns "
+        f"{open_:.0%} end inconclusive"
     )
     return median <= 45 and of_dense > median and 0.95 <= covered <= 0.99 and false <= 0.05
 

@@ -1,7 +1,7 @@
 """Worlds of known truth, and campaigns measured in them with the noise of real servers.
 
 A world gives ln(variant / baseline) and ln of the baseline's throughput at any concurrency, so
-its crossovers are known. Four families have crossovers (METHOD §8); the shapes have none, one
+its crossovers are known. Four families have crossovers; the shapes have none, one
 or two by construction.
 """
 
@@ -251,23 +251,25 @@ class Measurements:
         """All points so far."""
         return pd.DataFrame(self._rows)
 
-    def measure_trial(self, levels: Sequence[int] = LEVELS) -> None:
-        """One more session of both arms."""
+    def measure_trial(self, levels: Sequence[int] = LEVELS, windows: int = 1) -> None:
+        """One more session of both arms, its windows so many times as long as `Noise.within` tells."""
         trial, again = divmod(self._sessions, len(self._order))
         assert again == 0
         turned = self._order[::-1]
         self._order = turned if trial % 2 else list(self._rng.permutation(sorted(self._truth)))
         for arm in self._order:
-            self._measure_session(arm, trial + 1, levels)
+            self._measure_session(arm, trial + 1, levels, self._noise.within / math.sqrt(windows))
 
-    def _measure_session(self, arm: str, trial: int, levels: Sequence[int]) -> None:
+    def _measure_session(
+        self, arm: str, trial: int, levels: Sequence[int], within_window: float
+    ) -> None:
         noise, rng, session = self._noise, self._rng, self._sessions
         self._sessions += 1
         launch = rng.normal(0, noise.launch) + self._drift * session
         cells = _series(noise, len(levels), rng)[rng.permutation(len(levels))]
         for level, cell in zip(levels, cells, strict=True):
             scale = self._scale.setdefault((arm, level), math.exp(rng.normal(0, noise.uneven)))
-            within = rng.normal(0, noise.within)
+            within = rng.normal(0, within_window)
             self._rows.append(
                 {
                     "variant": arm,
@@ -278,7 +280,7 @@ class Measurements:
                     "output_throughput_tokens_per_s": math.exp(
                         self._truth[arm](level) + launch + scale * cell + within
                     ),
-                    "cv_within": noise.within * math.sqrt(rng.chisquare(19) / 19),
+                    "cv_within": within_window * math.sqrt(rng.chisquare(19) / 19),
                 }
             )
 

@@ -200,12 +200,14 @@ def measuring_priority(wildcards):
 
 
 def point_spec(wildcards):
+    long_digest = CAMPAIGN.long_point_digests[wildcards.workload]
     return flow.Untracked(
         flow.point_spec(
             CAMPAIGN,
             session_of(wildcards),
             wildcards.workload,
             level_of(wildcards),
+            long_window=wildcards.point == long_digest,
         )
     )
 

@@ -34,13 +34,13 @@ def prepared(folder: Path, rounds_allowed: int) -> Workflow:
     return workflow
 
 
-def write_plans(workflow: Workflow, *levels: list[int]) -> None:
+def write_plans(workflow: Workflow, *needs: tuple[str, list[int]]) -> None:
     """Plans of rounds as if points had asked for them, whatever these say on a busy machine."""
     folder = workflow.folder / layout.refine_folder(
         load_campaign(workflow.config, "test", workflow.folder)
     )
-    for number, of_round in enumerate(levels, start=1):
-        step = Step("spec", "plain", "chat", "measure", tuple(of_round), "by hand")
+    for number, (outcome, levels) in enumerate(needs, start=1):
+        step = Step("spec", "plain", "chat", outcome, tuple(levels), "by hand")
         plan = Round(number, (step,), tuple(sorted(step.points)))
         rounds.write(plan, rounds.file_of(folder, number))
 
@@ -59,8 +59,10 @@ def assert_measured_as_planned(workflow: Workflow) -> None:
     by_trial = {plan["trial"]: plan["points"] for plan in plans(workflow) if plan["points"]}
     assert set(measured["trial"]) == {1, *by_trial}
     for trial, planned in by_trial.items():
-        rows = measured[measured["trial"] == trial]
-        assert rows[KEYS].sort_values(KEYS).to_dict("records") == planned
+        rows = measured[measured["trial"] == trial].sort_values(KEYS)
+        own_digest = measured.loc[measured["trial"] == 1, "point_digest"].unique()
+        rows["long_window"] = ~rows["point_digest"].isin(own_digest)
+        assert rows[[*KEYS, "long_window"]].to_dict("records") == planned
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def by_itself(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
 def refined(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """A run with two rounds whose plans were there before."""
     workflow = prepared(tmp_path_factory.mktemp("refined") / "workflow", 2)
-    write_plans(workflow, [2, 4], [4])
+    write_plans(workflow, ("measure", [2, 4]), ("measure_longer", [4]))
     workflow.run("-c2", "reports/crossover.html")
     return workflow
 
@@ -97,7 +99,7 @@ def test_a_run_plans_rounds_and_measures_them(by_itself: Workflow):
         pytest.skip("this machine is too busy: points of the grid are invalid")
     first = plans(by_itself)[0]
     assert first["points"] == [
-        {"variant": arm, "workload": "chat", "concurrency": level}
+        {"variant": arm, "workload": "chat", "concurrency": level, "long_window": False}
         for arm in ("plain", "spec")
         for level in LEVELS
     ]
@@ -117,6 +119,8 @@ def test_the_verdict_says_what_came_of_it(by_itself: Workflow):
 def test_a_plan_that_exists_is_carried_out_as_it_is(refined: Workflow):
     assert [plan["comparisons"][0]["why"] for plan in plans(refined)] == ["by hand", "by hand"]
     assert_measured_as_planned(refined)
+    long_s = 4 * refined.config["load"]["steady"]["min_s"]
+    assert table(refined, "points").query("trial == 102")["window_s"].min() >= long_s
     assert not refined.plan()
 
 
@@ -224,7 +228,7 @@ def measuring_a_round(run: Run) -> bool:
 def test_a_round_that_was_killed_is_resumed(tmp_path: Path, moment: Callable[[Run], bool]):
     workflow = prepared(tmp_path / "workflow", 1)
     if moment is measuring_a_round:
-        write_plans(workflow, LEVELS)
+        write_plans(workflow, ("measure", LEVELS))
     run = Run(workflow)
     wait_for(lambda: moment(run), moment.__name__, timeout_s=120)
     before = kills.finished_points(workflow)

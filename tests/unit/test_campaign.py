@@ -14,6 +14,8 @@ from unit.campaigns import CONFIG, campaign, config
 
 from crossover import engines
 from crossover.campaign import (
+    Load,
+    Steady,
     Variant,
     load_campaign,
     missing_in_shell,
@@ -88,6 +90,16 @@ def test_a_workload_changes_its_points_and_no_server(tmp_path, base, change):
     changed = campaign(tmp_path, workloads=workloads)
     assert changed.point_digests != base.point_digests
     assert changed.server_digests == base.server_digests
+
+
+@pytest.mark.parametrize(
+    ("steady", "long_s"),
+    [((60, 300), 240), ((60, 100), 100), ((1, 300), 4), ((250, 300), 250), ((300, 300), 300)],
+)
+def test_a_long_window_is_four_times_the_least_up_to_240_s_and_the_greatest(steady, long_s):
+    load = Load((1,), steady=Steady(min_s=steady[0], max_s=steady[1]))
+    longer = load.with_long_windows
+    assert longer == dataclasses.replace(load, steady=Steady(min_s=long_s, max_s=steady[1]))
 
 
 @pytest.mark.parametrize("change", [{"ramp_s": 1}, {"steady": {"min_s": 9}}])

@@ -181,6 +181,15 @@ def test_work_that_may_differ_is_compared_with_a_caution(tmp_path, before):
     assert "Whether code is the same work in both is not certain" in Document(html).text
 
 
+def test_points_of_refinement_may_have_longer_windows(tmp_path, before):
+    later = after(tmp_path)
+    file = Path(later) / "points.parquet"
+    points = [{**p, "errors_by_class": {}} for p in pq.read_table(file).to_pylist()]
+    refined = [{**p, "trial": 101, "point_digest": "00000002"} for p in points if p["trial"] == 1]
+    write_parquet(to_table(points + refined, POINTS), file)
+    assert "the same work" not in Document(page_of(before, later)).text
+
+
 def test_on_other_hardware_speed_ups_are_compared_and_tokens_per_second_are_not(tmp_path, before):
     later = after(tmp_path, of_sessions={"hardware": '{"cpu": "another"}'})
     first = write_results(

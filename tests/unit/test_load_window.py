@@ -98,7 +98,7 @@ def test_mser_drops_the_ramp():
 
 
 def test_false_alarms_of_stationarity_are_rare_and_a_step_is_found():
-    """Three standard errors (METHOD §2.2)."""
+    """Three standard errors."""
     rng = np.random.default_rng(2)
     noise = 100 + rng.normal(0, 5, (500, 60))
     assert np.mean([window.halves_difference_se(row) > 3 for row in noise]) < 0.02

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from unit.campaigns import CONFIG, campaign
 
 from crossover import layout
-from crossover.plan import POINT_OVERHEAD_S, START_S, cost
+from crossover.plan import POINT_OVERHEAD_S, START_S, Durations, cost
 from crossover.records import write_json
 from crossover.server import session
 from crossover.standing import Standing, write
@@ -50,6 +51,21 @@ def test_what_was_measured_is_taken_for_what_is_like_it(planned):
     # the same level of the other trial and of the other variant
     assert found.estimated_points == 11 - 3
     assert found.longest_point_s == pytest.approx(100.0 + POINT_OVERHEAD_S)
+
+
+def test_a_long_window_takes_its_greater_length_more(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load = {**CONFIG["load"], "steady": {"min_s": 10}}
+    refined = campaign(tmp_path, load=load, refine={"rounds": 1, "max_points": 5})
+    first = next(layout.points(refined))
+    assert cost(refined).refinement_s == pytest.approx(
+        2 * START_S + 5 * (cost(refined).longest_point_s + 30)
+    )
+    long = replace(first, long_window=True, folder=tmp_path / "long")
+    measure(long, 100.0)
+    durations = Durations(refined.load, [long])
+    assert durations.of(long)[0] == pytest.approx(100 + POINT_OVERHEAD_S)
+    assert durations.of(first)[0] == pytest.approx(70 + POINT_OVERHEAD_S)
 
 
 def test_a_start_that_was_measured_counts(planned):

@@ -81,7 +81,8 @@ def test_unresolved_levels_are_measured_again_with_their_neighbours():
     verdict = judged({1: 1.4, 2: 1.4, 4: 1.4, 8: 1.4, 16: 0.96}, noise=0.02)
     assert verdict.verdict == "inconclusive"
     assert [level.label for level in verdict.levels] == ["+", "+", "+", "+", "?"]
-    assert next_step(verdict, REFINE, 3).levels == (8, 16)
+    step = next_step(verdict, REFINE, 3)
+    assert (step.outcome, step.levels) == ("measure_longer", (8, 16))
 
 
 def test_what_would_take_many_times_the_budget_is_given_up():
@@ -91,6 +92,13 @@ def test_what_would_take_many_times_the_budget_is_given_up():
     step = next_step(verdict, small, 2)
     assert (step.outcome, step.levels) == ("hopeless", ())
     assert "more than 12 trials" in step.why
+
+
+def test_where_windows_are_too_short_longer_ones_are_tried_whatever_the_trials():
+    verdict = judged({1: 1.04, 4: 1.04, 16: 1.04}, trials=2, noise=0.001, cv_within=0.2)
+    assert all(need["window_cv"] for need in verdict.needed)
+    step = next_step(verdict, Refine(rounds=1), 2)
+    assert (step.outcome, step.levels) == ("measure_longer", (1, 4, 16))
 
 
 def test_one_trial_is_repeated_whole():
@@ -176,7 +184,7 @@ def test_a_round_is_one_more_trial_of_both_arms(planned):
     plan = plan_round(1, [judged(CROSSING)], planned, [])
     levels = plan.steps[0].levels
     assert plan.points == tuple(
-        (arm, "chat", level) for arm in ("plain", "spec") for level in levels
+        (arm, "chat", level, False) for arm in ("plain", "spec") for level in levels
     )
     rounds.write(plan, rounds.file_of(layout.refine_folder(planned), 1))
     assert layout.rounds_of(planned) == [plan]
@@ -184,6 +192,22 @@ def test_a_round_is_one_more_trial_of_both_arms(planned):
     assert [s.rank for s in added] == [8, 9]
     assert {p.level for p in layout.points_of(planned, added[0])} == set(levels)
     assert len(list(layout.points(planned))) == 24 + len(plan.points)
+
+
+def test_a_long_window_is_another_point_and_serves_who_asked_for_a_short_one(planned):
+    crossing, unresolved = judged(CROSSING), judged({1: 1.4, 16: 0.99, 64: 1.4}, noise=0.02)
+    plan = plan_round(1, [unresolved, crossing], planned, [])
+    wanted = {point.concurrency: point.long_window for point in plan.points}
+    (long, short) = plan.steps[0].levels, plan.steps[1].levels
+    assert len(plan.points) == 2 * len({*long, *short})
+    assert {level for level, is_long in wanted.items() if is_long} == set(long)
+    assert 16 in set(long) & set(short)
+    rounds.write(plan, rounds.file_of(layout.refine_folder(planned), 1))
+    assert layout.rounds_of(planned) == [plan]
+    (session, _) = [s for s in layout.sessions(planned) if s.trial == 101]
+    for point in layout.points_of(planned, session):
+        own = point.folder.parent.name == planned.point_digests["chat"]
+        assert own != wanted[point.level] == point.long_window
 
 
 def test_a_round_that_the_points_do_not_suffice_for_is_not_begun(planned):

@@ -12,7 +12,7 @@ import pytest
 from report_fixtures import COLUMN, PROVENANCE, campaign, points, requests, results, sessions
 
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
-from crossover.campaign import Arrivals, Slo, WhatIf
+from crossover.campaign import Arrivals, Refine, Slo, WhatIf
 from crossover.records import REQUESTS, to_table, write_parquet
 from crossover.report import appendix, charts, failures, levels, theme, timeline, view, wording
 from crossover.report.parity_sheet import sheet_of
@@ -261,6 +261,12 @@ def test_a_request_rate_is_called_so_everywhere():
 
 
 # ------------------------------------------------------------------ method, sessions, downloads
+
+
+@pytest.mark.parametrize(("rounds", "said"), [(0, False), (2, True)])
+def test_the_method_tells_of_long_windows_where_refinement_may_measure_them(rounds, said):
+    paragraphs = appendix.method(replace(campaign(), refine=Refine(rounds=rounds)), [])
+    assert any("in windows of at least 240 s" in text for text in paragraphs) == said
 
 
 def test_a_sentence_names_its_metric_where_that_is_not_the_campaigns():

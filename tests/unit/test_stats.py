@@ -39,7 +39,7 @@ def roofline(concurrency, single_stream, plateau):
 
 
 def arm(truth, levels, launches, rng, *, launch_sd=0.005, noise_sd=0.005, first=0):
-    """Observations of one arm under the model of METHOD §3."""
+    """Observations of one arm under the model of `stats.model`."""
     return [
         Observation(
             level=level,
@@ -204,7 +204,7 @@ def verdict_of(baseline, variant):
 
 @pytest.mark.parametrize("launches", [2, 3])
 def test_intervals_cover_the_crossover(launches):
-    """Nominal 95 % (METHOD §8); 100 random worlds, of which by chance fewer than 90 is < 1 %."""
+    """Nominal 95 %; 100 random worlds, of which by chance fewer than 90 is < 1 %."""
     rng = np.random.default_rng(9)
     covered = found = 0
     for _ in range(100):
@@ -227,7 +227,7 @@ def test_intervals_cover_the_crossover(launches):
 
 
 def test_equal_servers_have_no_crossover():
-    """At most 5 % false crossovers; METHOD §8 found 0.3 % on average."""
+    """At most 5 % false crossovers."""
     rng = np.random.default_rng(10)
     verdicts = [
         verdict_of(*(arm(lambda c: roofline(c, 100, 3000), LEVELS, 3, rng) for _ in range(2)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crossover.verdict_metrics import AXES, axis_of
+from crossover.axis import AXES
+from crossover.verdict_metrics import axis_of
 
 if TYPE_CHECKING:
     import pandas as pd

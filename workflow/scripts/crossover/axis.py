@@ -33,7 +33,7 @@ class Axis(NamedTuple):
 
 
 def whole(concurrency: float) -> int:
-    """The whole concurrency at or below; one that was computed as 9.999… stays 10 (METHOD §5)."""
+    """The whole concurrency at or below; one that was computed as 9.999… stays 10."""
     return math.floor(concurrency + 1e-9)
 
 

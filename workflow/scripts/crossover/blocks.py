@@ -1,9 +1,10 @@
 """Which server starts really ran together: the blocks of the analysis, from recorded facts.
 
 The launches of one trial form a block if they ran on the same boot of the same host with the same
-engine build and started within a few hours (METHOD §3). Differences within a block are free of
-what drifts between blocks. On a cluster a node is a host: arms of a trial that ran on two nodes are
-no block, and it is told where the nodes are of different types. Where nothing was recorded (imported results) the trial is the block.
+engine build and started within a few hours. Differences within a block are free of what drifts
+between blocks. On a cluster a node is a host: arms of a trial that ran on two nodes are no block,
+and it is told where the nodes are of different types. Where nothing was recorded (imported
+results) the trial is the block.
 """
 
 from __future__ import annotations

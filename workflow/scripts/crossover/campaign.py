@@ -41,7 +41,10 @@ PROTOCOL = 1
 SCHEMA_PATH = Path(__file__).parents[3] / "config" / "campaign.schema.yaml"
 
 SEQUENTIAL_SHARE = 0.4
-"""2 of 5 %: what one look may err if all looks of up to ten rounds are to err 5 % (METHOD §4, §8)."""
+"""2 of 5 %: what one look may err if all looks of up to ten rounds are to err 5 %."""
+
+LONGER, LONG_S = 4, 240.0
+"""Window of a level that stayed unresolved: times the campaign's own least, up to so many seconds."""
 
 NOT_STATED = "not stated"
 """Name of what an import's files do not name."""
@@ -179,6 +182,13 @@ class Load:
         """Requests in flight, or requests a second."""
         return self.concurrency if self.arrivals is None else self.arrivals.request_rate
 
+    @property
+    def with_long_windows(self) -> Load:
+        """For levels that stayed unresolved: a least window of four times, up to 240 s and `max_s`."""
+        steady = self.steady
+        long_s = min(LONGER * steady.min_s, max(LONG_S, steady.min_s), steady.max_s)
+        return replace(self, steady=replace(steady, min_s=long_s))
+
 
 @dataclass(frozen=True)
 class Slo:
@@ -199,7 +209,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Analysis:
-    """How points become a verdict (METHOD: margin and confidence of the bounds)."""
+    """How points become a verdict (docs/verdict.md)."""
 
     metric: str = "output_throughput"
     margin: float = 0.02
@@ -286,9 +296,17 @@ class Campaign:
     @functools.cached_property
     def point_digests(self) -> dict[str, str]:
         """For each workload: the digest of what a point depends on besides its server."""
-        load = asdict(self.load)
+        return self._point_digests(self.load)
+
+    @functools.cached_property
+    def long_point_digests(self) -> dict[str, str]:
+        """The same of points with long windows, which refinement may ask for."""
+        return self._point_digests(self.load.with_long_windows)
+
+    def _point_digests(self, of_load: Load) -> dict[str, str]:
+        load = asdict(of_load)
         del load["concurrency"], load["trials"]
-        if self.load.arrivals is None:
+        if of_load.arrivals is None:
             del load["arrivals"]
         else:
             del load["arrivals"]["request_rate"]

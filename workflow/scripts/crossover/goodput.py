@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow.parquet as pq
 
-from crossover.verdict_metrics import AXES, METRICS
+from crossover.axis import AXES
+from crossover.verdict_metrics import METRICS
 
 if TYPE_CHECKING:
     import os

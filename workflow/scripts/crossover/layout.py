@@ -29,6 +29,7 @@ class PlannedPoint:
     session: Session
     workload: str
     level: float
+    long_window: bool
     folder: Path
 
     @property
@@ -87,25 +88,29 @@ def sessions(campaign: Campaign) -> list[Session]:
 
 def points_of(campaign: Campaign, session: Session) -> list[PlannedPoint]:
     """The points of one session in the order in which they are measured."""
-    levels = campaign.grid
+    windows = dict.fromkeys(campaign.grid, False)
     if session.trial >= rounds.FIRST_TRIAL:
         number = session.trial - rounds.FIRST_TRIAL + 1
         planned = rounds.read(rounds.file_of(refine_folder(campaign), number))
-        levels = [
-            (p.workload, p.concurrency) for p in planned.points if p.variant == session.variant
-        ]
+        windows = {
+            (p.workload, p.concurrency): p.long_window
+            for p in planned.points
+            if p.variant == session.variant
+        }
     folder = session_folder(campaign, session)
+    digests = {False: campaign.point_digests, True: campaign.long_point_digests}
     return [
         PlannedPoint(
             session,
             workload,
             level,
+            long_window := windows[workload, level],
             folder
             / workload
-            / campaign.point_digests[workload]
+            / digests[long_window][workload]
             / f"{campaign.load.axis.name}~{level}",
         )
-        for workload, level in campaign.in_drawn_order(session.trial, levels)
+        for workload, level in campaign.in_drawn_order(session.trial, windows)
     ]
 
 

@@ -455,7 +455,7 @@ def backlog_growth(
 
 
 def _of_engine(readings: _Readings) -> dict[str, Any]:
-    """The engine's own counts over the whole point; tokens per step in the window (METHOD §9).
+    """The engine's own counts over the whole point; tokens per step in the window.
 
     Where the counters were not read at both ends of the window or did not move in it, tokens per
     step is that of the whole point.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MIN_DECODED_TOKENS = 16
-"""Tokens after the first chunk below which TPOT is not computed (METHOD §2)."""
+"""Tokens after the first chunk below which TPOT is not computed."""
 
 
 def start_s(scheduled_s: float | None, sent_s: float) -> float:
@@ -35,7 +35,7 @@ def tpot_s(
 ) -> float | None:
     """Time per output token: (last - first token) / (output tokens - tokens of the first chunk).
 
-    Seconds, METHOD §2; vLLM divides by output tokens - 1. None below 16 tokens after the first
+    Seconds; vLLM divides by output tokens - 1. None below 16 tokens after the first
     chunk.
     """
     if None in (first_token_s, last_token_s, output_tokens, first_chunk_tokens):
@@ -49,7 +49,7 @@ def tpot_s(
 def itl_s(stamps_ns: Sequence[int]) -> list[float]:
     """Inter-chunk latency: gaps between consecutive events with content, seconds.
 
-    Not comparable between variants whose chunks hold different numbers of tokens (METHOD §2).
+    Not comparable between variants whose chunks hold different numbers of tokens.
     """
     return [(b - a) / 1e9 for a, b in itertools.pairwise(stamps_ns)]
 
@@ -115,7 +115,7 @@ def acceptance_rate(accepted: float | None, drafted: float | None) -> float | No
 
 
 def tokens_per_step(generated: float | None, accepted: float | None) -> float | None:
-    """Generated / (generated - accepted): tokens of one step of a sequence (METHOD §9)."""
+    """Generated / (generated - accepted): tokens of one step of a sequence."""
     if generated is None or accepted is None:
         return None
     return ratio(generated, generated - accepted)

@@ -6,7 +6,7 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crossover.campaign import Campaign, Load
@@ -37,24 +37,30 @@ class Durations:
             row = json.loads(Path(point.file).read_text())
             if row["load_s"] is not None:
                 self._measured[point.session.variant, point.workload, point.level].append(
-                    row["load_s"]
+                    row["load_s"] - self._longer_s(point)
                 )
+
+    def _longer_s(self, point: PlannedPoint) -> float:
+        """What a long window takes more than the campaign's own."""
+        long_s = self.load.with_long_windows.steady.min_s
+        return long_s - self.load.steady.min_s if point.long_window else 0.0
 
     def of(self, point: PlannedPoint) -> tuple[float, bool]:
         """(seconds, whether they come from an earlier measurement)."""
+        besides_s = POINT_OVERHEAD_S + self._longer_s(point)
         for matches in (
             lambda k: k == (point.session.variant, point.workload, point.level),
             lambda k: k[1:] == (point.workload, point.level),
         ):
             found = [s for key, seconds in self._measured.items() if matches(key) for s in seconds]
             if found:
-                return statistics.mean(found) + POINT_OVERHEAD_S, True
+                return statistics.mean(found) + besides_s, True
         least = self.load.ramp_s + self.load.steady.min_s * (
             1
             + self.load.warmup.completions_per_client
             / max(1, self.load.steady.completions_per_client)
         )
-        return least + POINT_OVERHEAD_S, False
+        return least + besides_s, False
 
 
 @dataclass(frozen=True)
@@ -134,16 +140,17 @@ def _refinement_s(
     durations: Durations,
     starts: Mapping[str, float],
 ) -> float:
-    """Seconds of all rounds that may still be planned, each point as long as the longest known."""
+    """Seconds of all rounds that may still be planned, each point like the longest known with a
+    long window.
+    """
     if not may_refine(campaign):
         return 0.0
     planned = rounds_of(campaign)
     rounds = campaign.refine.rounds - len(planned)
     points = campaign.refine.max_points - sum(len(one.points) for one in planned)
     compared = {name for pair in campaign.comparisons for name in pair}
-    return points * max(durations.of(p)[0] for p in known) + rounds * sum(
-        starts.get(name, START_S) for name in compared
-    )
+    longest_s = max(durations.of(replace(p, long_window=True))[0] for p in known)
+    return points * longest_s + rounds * sum(starts.get(name, START_S) for name in compared)
 
 
 def start_seconds(campaign: Campaign) -> dict[str, float]:

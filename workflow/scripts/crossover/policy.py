@@ -1,4 +1,4 @@
-"""Which variant to run at which concurrency, as measured, and where to switch (METHOD §7)."""
+"""Which variant to run at which concurrency, as measured, and where to switch."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def envelope(
     arms: Arms, names: Sequence[str], settings: Settings, *, laws: bool
 ) -> dict[str, Any] | None:
-    """Whether, and up to where, any of the variants beats the baseline (METHOD §7).
+    """Whether, and up to where, any of the variants beats the baseline.
 
     The envelope is r = max over the m variants. A maximum picks the luckiest of them, so its
-    lower bounds hold at alpha/m; upper bounds at alpha; the rules of METHOD §4 follow. The
+    lower bounds hold at alpha/m; upper bounds at alpha; the rules of a verdict follow. The
     interval of C* has its end on the baseline's side from the variants' own intervals and the
     other, where some variant must pay, from intervals at 1 - (1 - confidence)/m.
 
@@ -114,12 +114,10 @@ def _crossing(
             )
             ci = (own.ci[0], wide.ci[1]) if up else (wide.ci[0], own.ci[1])
             found.append((own.c_star, *ci))
-    estimate = None
-    if found:
-        ends = [(min if up else max)(values) for values in zip(*found, strict=True)]
-        estimate = {"c_star": ends[0], "ci": ends[1:]}
+    outer = [(min if up else max)(values) for values in zip(*found, strict=True)]
     return {
         "direction": "up" if up else "down",
         "bracket": [low, high],
-        **(estimate or {"c_star": None, "ci": None}),
+        "c_star": outer[0] if outer else None,
+        "ci": outer[1:] or None,
     }

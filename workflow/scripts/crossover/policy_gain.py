@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def expected_gain(
     arms: Arms, names: Sequence[str], shares: Mapping[float, float], margin: float
 ) -> dict[str, Any] | None:
-    """Switching to the best variant at each level against the best single variant (METHOD §7).
+    """Switching to the best variant at each level against the best single variant.
 
     Σπ·T of the choice over Σπ·T of the best static variant, minus 1; π the shares of time, T the
     metric. Whoever chooses and scores on the same data finds a gain in noise, so each trial in
@@ -65,7 +65,7 @@ def expected_gain(
 def worst_regret(
     arms: Arms, baseline: str, variant: str, crossing: Crossing, shares: Mapping[float, float]
 ) -> float | None:
-    """Greatest share of the metric lost by any threshold within C*'s interval (METHOD §7).
+    """Greatest share of the metric lost by any threshold within C*'s interval.
 
     1 - Σπ·T_c/Σπ·max(T_b, T_v), T_c the variant's on its side of threshold c and the baseline's
     on the other, by the measured means. None if a share lies outside the measured levels.

@@ -1,7 +1,7 @@
-"""What the next round of refinement measures, and when there is none (METHOD §6).
+"""What the next round of refinement measures, and when there is none (docs/refinement.md).
 
 A crossing is narrowed by levels at C* and halfway, on a log scale, to the ends of its interval;
-a verdict without one is sought by measuring its unresolved levels again.
+a verdict without one is sought by measuring its unresolved levels again, in longer windows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def plan_round(
         earlier: the rounds before.
     """
     steps = tuple(next_step(v, campaign.refine, campaign.load.trials) for v in verdicts)
-    points = tuple(sorted({point for step in steps for point in step.points}))
+    wanted = sorted({point for step in steps for point in step.points})
+    points = tuple({point[:3]: point for point in wanted}.values())  # the long window comes last
     spent = sum(len(one.points) for one in earlier)
     if not points:
         return Round(number, steps, (), "done")
@@ -174,11 +175,15 @@ def _toward_a_verdict(verdict: Verdict, most_trials: int) -> Outcome:
     is_open = [level.label == "?" for level in levels]
     unresolved = [level for level, open_ in zip(levels, is_open, strict=True) if open_] or levels
     said = "unresolved at " + ", ".join(str(int(level.concurrency)) for level in unresolved)
-    if all(_trials_needed(level, verdict.margin) > most_trials for level in unresolved):
+    too_short = {need["concurrency"] for need in verdict.needed if need["window_cv"] is not None}
+    if all(
+        level.concurrency not in too_short and _trials_needed(level, verdict.margin) > most_trials
+        for level in unresolved
+    ):
         return "hopeless", (), f"{said}: each would need more than {most_trials} trials"
     beside = [any(is_open[max(i - 1, 0) : i + 2]) for i in range(len(levels))]
     again = tuple(at for at, near in zip(everything, beside, strict=True) if near) or everything
-    return "measure", again, said
+    return "measure_longer", again, said
 
 
 def _beside_one_with_values(levels: Sequence[Level]) -> Outcome:
@@ -262,7 +267,9 @@ def prospect(campaign: Campaign, planned: Sequence[Round]) -> str:
     left = campaign.refine.rounds - len(planned)
     points = campaign.refine.max_points - sum(len(one.points) for one in planned)
     first = trial_of(len(planned) + 1)
+    long_s = campaign.load.with_long_windows.steady.min_s
     return (
         f"refinement may add up to {left} round{'' if left == 1 else 's'} (from trial {first}) "
-        f"and {points} points; which ones is chosen when all points before are measured"
+        f"and {points} points; which ones, and which in windows of {long_s:g} s, is chosen when all "
+        "points before are measured"
     )

@@ -24,6 +24,8 @@ class RoundPoint(NamedTuple):
     variant: str
     workload: str
     concurrency: int
+    long_window: bool = False
+    """see `Load.with_long_windows`"""
 
 
 def trial_of(number: int) -> int:
@@ -39,16 +41,21 @@ class Step:
     baseline: str
     workload: str | None
     outcome: str
-    """measure; or why there is nothing to: target, decided, hopeless, not_comparable"""
+    """measure, measure_longer; or why there is nothing to: target, decided, hopeless,
+    not_comparable"""
     levels: tuple[int, ...]
-    """empty unless `outcome` is measure"""
+    """empty where there is nothing to measure"""
     why: str
 
     @property
     def points(self) -> set[RoundPoint]:
         """The levels, of both arms."""
-        arms = (self.variant, self.baseline)
-        return {RoundPoint(arm, self.workload, level) for arm in arms for level in self.levels}
+        long_window = self.outcome == "measure_longer"
+        return {
+            RoundPoint(arm, self.workload, level, long_window)
+            for arm in (self.variant, self.baseline)
+            for level in self.levels
+        }
 
 
 @dataclass(frozen=True)

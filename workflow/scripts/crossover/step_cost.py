@@ -1,4 +1,4 @@
-"""Why speculation stops paying: what a speculating step yields and what it costs (METHOD §9).
+"""Why speculation stops paying: what a speculating step yields and what it costs (docs/why.md).
 
 A(C), tokens per step, is counted by the engine. κ(C) = A(C) / ratio(C), the relative step cost,
 is what a speculating step takes in steps of the plain server at the same level: speculation pays
@@ -265,15 +265,13 @@ def _ratio_at(
 ) -> LogRatio:
     """The ratio at κ* = `cost`, of which the derivatives by the arms' κ are `weights`."""
     shares = weights * line.step_cost / cost
-    log_ratio = math.log(tokens_per_step) - np.log(cost)
     untried = np.zeros(len(line.levels), int)
     return LogRatio(
         levels=line.levels,
-        log_ratio=log_ratio,
+        log_ratio=math.log(tokens_per_step) - np.log(cost),
         covariance=np.einsum("ai,abij,bj->ij", shares, line.covariance, shares),
         df=line.df,
         log_baseline=line.log_baseline,
-        log_variant=line.log_baseline + log_ratio,
         baseline_variance=line.baseline_variance,
         variant_variance=line.variant_variance,
         baseline_trials=untried,

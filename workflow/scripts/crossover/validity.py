@@ -36,7 +36,7 @@ def _under(value: float | None, limit: float) -> bool:
 
 
 def _errors(point: Point) -> bool:
-    """More than 1 % of the requests failed (METHOD §2.5)."""
+    """More than 1 % of the requests failed."""
     return _over(point["error_share"], 0.01)
 
 
@@ -46,7 +46,7 @@ def _no_tokens(point: Point) -> bool:
 
 
 def _too_short(point: Point) -> bool:
-    """Fewer than C completions of warm-up, or than 2C in the window (METHOD §2.3).
+    """Fewer than C completions of warm-up, or than 2C in the window.
 
     In an open loop C is the mean number in flight, and 20 completions in the window are the least.
     """
@@ -61,10 +61,10 @@ def _too_short(point: Point) -> bool:
 
 
 def _not_stationary(point: Point) -> bool:
-    """The window's halves differ by more than 3 standard errors (METHOD §2.2).
+    """The window's halves differ by more than 3 standard errors.
 
-    Closed loop: what arrives on a schedule comes in bursts, which alone let 2 to 10 % of good
-    windows of a minute differ so (simulated); there `_overloaded` tells a server that lags.
+    Closed loop: what arrives on a schedule comes in bursts, by which good windows differ so too;
+    there `_overloaded` tells a server that lags.
     """
     return point["concurrency"] is not None and _over(point["halves_difference_se"], 3)
 

@@ -1,8 +1,8 @@
 """The verdict on one variant against one baseline under one workload.
 
 `find_verdict` takes points (`verdict_points`), fits the model of `stats.model` and applies the
-rules of METHOD §4 (`verdict_rules`); `sentence` says the result in plain words. How the fields
-of a verdict are read: docs/verdict.md.
+rules (`verdict_rules`); `sentence` says the result in plain words. docs/verdict.md has the rules and
+how the fields of a verdict are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crossover import verdict_rules as rules
 from crossover.errors import CampaignError
 from crossover.stats.drift import find_drift
 from crossover.stats.model import LogRatio, Settings, fit
-from crossover.verdict_metrics import METRICS, metric_of, with_derived
+from crossover.verdict_metrics import metric_of, with_derived
 from crossover.verdict_points import Arms
 from crossover.verdict_record import Level, Verdict
 from crossover.verdict_rules import Bounds
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from crossover.campaign import Analysis
     from crossover.verdict_metrics import Metric
 
-__all__ = ["METRICS", "Level", "Verdict", "find_verdict", "sentence", "settings_of"]
+__all__ = ["Level", "Verdict", "find_verdict", "sentence", "settings_of"]
 
 
 def settings_of(analysis: Analysis) -> Settings:
@@ -71,7 +71,7 @@ def find_verdict(
         baseline: the arm it is compared with. May be left out as well if `variant` is given and
             there are two variants, or if one of two has a name that begins with "baseline".
         workload: name of the workload; needed only where there may be no points to tell it.
-        metric: one of METRICS, instead of `analysis.metric`.
+        metric: one of `verdict_metrics.METRICS`, instead of `analysis.metric`.
         settings: replaces those that follow from `analysis`, e.g. the smaller alpha of data that
             are judged again after every trial.
 

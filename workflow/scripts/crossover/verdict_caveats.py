@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crossover.verdict_rules import Bounds
 
 OUTPUT_LENGTH_TOLERANCE = 0.02
-"""Relative difference of the arms' mean output lengths from which it is flagged (METHOD §1)."""
+"""Relative difference of the arms' mean output lengths from which it is flagged."""
 
 Caveat = dict[str, str]
 

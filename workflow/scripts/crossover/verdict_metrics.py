@@ -6,20 +6,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from crossover.axis import AXES, CLOSED_LOOP, OPEN_LOOP, Axis
+from crossover.axis import CLOSED_LOOP, OPEN_LOOP, Axis
 from crossover.errors import CampaignError
-
-__all__ = [
-    "AXES",
-    "CLOSED_LOOP",
-    "METRICS",
-    "OPEN_LOOP",
-    "Axis",
-    "Metric",
-    "axis_of",
-    "metric_of",
-    "with_derived",
-]
 
 
 class Metric(NamedTuple):
@@ -31,7 +19,7 @@ class Metric(NamedTuple):
     higher_is_better: bool = True
     operational_laws: bool = False
     """Does not fall with concurrency, nor rise faster than it, and is concave in ln C: the
-    structural band and the hard bracket hold (METHOD §5)."""
+    structural band and the hard bracket hold."""
     zero_is_loss: bool = False
     """0 is a result, and the worst; it has no logarithm and is judged outside the model."""
     cv_column: str | None = None

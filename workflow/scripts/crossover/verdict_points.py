@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from crossover.axis import Axis
     from crossover.stats.model import Settings
-    from crossover.verdict_metrics import Axis, Metric
+    from crossover.verdict_metrics import Metric
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The rules of METHOD §4: from the ratio at each level to a class, crossings and what is missing."""
+"""The rules of docs/verdict.md: from ratios to a class, crossings and what is missing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from crossover.verdict_zeros import ZeroLevel
 
 MAX_TRIALS = 40
-"""More trials than this are not worth asking for: 4 × the default budget of 10 (METHOD §6)."""
+"""More trials than this are not worth asking for: 4 × a budget of 10."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """One-sided bounds of the log ratio; arrays of one entry a level (METHOD §4)."""
+    """One-sided bounds of the log ratio; arrays of one entry a level."""
 
     levels: np.ndarray
     log_ratio: np.ndarray
@@ -92,10 +92,10 @@ def sign_changes(labels: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def verdict_class(bounds: Bounds, margin: float) -> str:
-    """The first rule of METHOD §4 that holds; `margin` is in ln.
+    """The first class of docs/verdict.md that the bounds show; `margin` is in ln.
 
-    Rules about all levels are intersection-union tests and use pointwise bounds; a crossing is a
-    claim about some level and rests on labels from simultaneous ones.
+    Claims about all levels are intersection-union tests (Schuirmann 1987) and use pointwise
+    bounds; a crossing is a claim about some level and rests on labels from simultaneous ones.
     """
     labels, r = bounds.labels, bounds.log_ratio
     not_worse = bool((bounds.pointwise_lo > -margin).all())
@@ -157,7 +157,7 @@ def censored(bounds: Bounds) -> dict[str, Any] | None:
 
 
 def needed(ratio: LogRatio, steady: LogRatio, alpha: float) -> Iterable[dict[str, float | None]]:
-    """Trials that would resolve each unresolved level: R·(t·se/|r|)² (METHOD §6).
+    """Trials that would resolve each unresolved level: R·(t·se/|r|)².
 
     None of a level that stands alone: no trials of it tell its noise.
 
@@ -191,7 +191,7 @@ def _trials_to_a_sign(ratio: LogRatio, alpha: float) -> np.ndarray:
 
 
 def indicative(log_ratio: np.ndarray, settings: Settings) -> dict[str, Any] | None:
-    """Labels under an assumed run-to-run variation: ±z·√2·CV, z Šidák-adjusted (METHOD §4)."""
+    """Labels under an assumed run-to-run variation: ±z·√2·CV, z Šidák-adjusted."""
     if not settings.assumed_cv:
         return None
     z = ndtri(_sidak(settings.alpha, len(log_ratio)))

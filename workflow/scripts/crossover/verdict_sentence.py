@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from crossover.axis import AXES
 from crossover.reasons import words
-from crossover.verdict_metrics import AXES, METRICS
+from crossover.verdict_metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ def sentence(verdict: Verdict) -> str:
     """The verdict in one to three sentences.
 
     Concurrency is whole: a crossover at C* = 10.7 reads "up to concurrency 10", an interval
-    [6.2, 15.9] reads 6–15 (METHOD §5, integer rule). A request rate is not.
+    [6.2, 15.9] reads 6–15. A request rate is not.
     """
     say = {
         "crossover": _crossover,
@@ -102,11 +103,8 @@ def _throughout(verdict: Verdict) -> str:
             f"{verdict.variant} is {word} at {_at(clear, verdict)} and nowhere more than {margin} "
             f"{other}, on {_span(verdict)} tested ({_range(verdict.levels)})"
         )
-    text += (
-        f"; no crossover up to {_last(verdict)} tested (that is not “never”)."
-        if ours
-        else (f"; it does not start to pay up to {_last(verdict)} tested (that is not “never”).")
-    )
+    absent = "no crossover" if ours else "it does not start to pay"
+    text += f"; {absent} up to {_last(verdict)} tested (that is not “never”)."
     return text + _within_margin(verdict)
 
 

@@ -1,4 +1,4 @@
-"""Levels at which an arm delivered nothing: a loss or a gain without a logarithm (METHOD §5)."""
+"""Levels at which an arm delivered nothing: a loss or a gain without a logarithm."""
 
 from __future__ import annotations
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from crossover.agreement import ANSWER, greedy_agreement
+from crossover.axis import CLOSED_LOOP
 from crossover.goodput import with_goodput
 from crossover.noise_floor import with_noise_floor
 from crossover.parity import compare_arms
 from crossover.policy import policy
 from crossover.refine import outcome_of
-from crossover.verdict import METRICS, Verdict, find_verdict, settings_of
-from crossover.verdict_metrics import CLOSED_LOOP, with_derived
+from crossover.verdict import Verdict, find_verdict, settings_of
+from crossover.verdict_metrics import METRICS, with_derived
 from crossover.verdict_points import Arms
 from crossover.what_if import break_even
 

@@ -221,7 +221,7 @@ def judged_band(line: CostLine, tokens_per_step: float, settings: Settings) -> t
 def judged(
     ratio: LogRatio, lowest: LogRatio, highest: LogRatio, settings: Settings
 ) -> tuple[tuple[PredictedLevel, ...], tuple[Crossing, ...], dict[str, Any] | None]:
-    """A predicted ratio, judged by the rules of a measured one (METHOD §4, §5).
+    """A predicted ratio, judged by the rules of a measured one.
 
     Args:
         ratio: what is shown.

@@ -67,8 +67,13 @@ def server_spec(campaign: Campaign, session: Session) -> dict[str, Any]:
     }
 
 
-def point_spec(campaign: Campaign, session: Session, workload: str, level: float) -> dict[str, Any]:
+def point_spec(
+    campaign: Campaign, session: Session, workload: str, level: float, *, long_window: bool
+) -> dict[str, Any]:
     """What `measure_point` needs to know of a point."""
+    load, digests = campaign.load, campaign.point_digests
+    if long_window:
+        load, digests = load.with_long_windows, campaign.long_point_digests
     return {
         "where": {
             "campaign": campaign.name,
@@ -79,12 +84,12 @@ def point_spec(campaign: Campaign, session: Session, workload: str, level: float
         },
         "digests": {
             "server_digest": campaign.server_digests[session.variant],
-            "point_digest": campaign.point_digests[workload],
+            "point_digest": digests[workload],
             "protocol": PROTOCOL,
         },
         "variant": asdict(campaign.variants[session.variant]),
         "workload": asdict(campaign.workloads[workload]),
-        "load": asdict(campaign.load),
+        "load": asdict(load),
         "seed": campaign.analysis.seed,
     }
 

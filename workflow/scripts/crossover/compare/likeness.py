@@ -15,6 +15,7 @@ from typing import Any
 from crossover.compare.results import Results
 from crossover.parity import MACHINE
 from crossover.report.wording import MISSING, engine_name, listed, moment
+from crossover.rounds import FIRST_TRIAL
 
 LENGTHS_ALIKE = 0.05
 """Relative difference of mean prompt or output lengths up to which the work may be the same."""
@@ -50,7 +51,7 @@ def sheet(campaigns: list[Results]) -> list[Fact]:
     ] + [
         _fact(
             f"work of {workload}",
-            [sorted({p["point_digest"] for p in _under(c, workload)} - {None}) for c in campaigns],
+            [sorted(_digests(c, workload) - {None}) for c in campaigns],
         )
         for workload in _workloads(campaigns)
     ]
@@ -182,14 +183,19 @@ def _workloads(campaigns: Iterable[Results]) -> list[str]:
     return [name for name in names[0] if all(name in other for other in names)]
 
 
-def _under(campaign: Results, workload: str) -> list[Any]:
-    return [p for p in campaign.points if p["workload"] == workload]
+def _digests(campaign: Results, workload: str) -> set[str | None]:
+    """Of the campaign's own trials: rounds of refinement repeat their work, at times for longer."""
+    return {
+        p["point_digest"]
+        for p in campaign.points
+        if p["workload"] == workload and p["trial"] < FIRST_TRIAL
+    }
 
 
 def _work(workload: str, pair: tuple[Results, Results], found: Likeness) -> None:
     """Equal digests: the same work. Else lengths decide whether it can have been."""
-    digests = [{p["point_digest"] for p in _under(c, workload)} for c in pair]
-    if digests[0] == digests[1] and None not in digests[0]:
+    digests = [_digests(c, workload) for c in pair]
+    if digests[0] == digests[1] != set() and None not in digests[0]:
         return
     for column, what in (("prompt_tokens_mean", "prompts"), ("output_tokens_mean", "answers")):
         a, b = (_mean(c, workload, column) for c in pair)

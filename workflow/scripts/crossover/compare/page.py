@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from crossover.axis import AXES
 from crossover.compare import changes
 from crossover.compare.likeness import SAMENESS, Likeness, bounds_agree, likeness, sheet
 from crossover.compare.results import Comparison, Results
@@ -29,7 +30,7 @@ from crossover.report.wording import (
     listed,
     ratio,
 )
-from crossover.verdict_metrics import AXES, metric_of
+from crossover.verdict_metrics import metric_of
 from crossover.verdict_sentence import NOT_SPEEDS
 
 TEMPLATES = Path(__file__).parent / "templates"

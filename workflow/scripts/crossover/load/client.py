@@ -113,7 +113,7 @@ def run_load(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     check: Callable[[], None] = lambda: None,
 ) -> LoadRun:
-    """Send requests as they arrive through ramp, warm-up and window (METHOD §2).
+    """Send requests as they arrive through ramp, warm-up and window.
 
     The load stays up after the window until all that was in flight at its end has ended, unless
     `cancel_at_close`. A failed request counts for nothing in this plan; a level where nothing

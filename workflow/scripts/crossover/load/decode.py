@@ -111,7 +111,7 @@ class Answer:
         return self.counts is not None or self.one_token_an_event
 
     def event_tokens(self) -> list[float]:
-        """Tokens of each event; they add up to `output_tokens` (METHOD §2.4).
+        """Tokens of each event; they add up to `output_tokens`.
 
         By the server's running usage; else one each where usage says so, what is left over with
         the last; else usage spread by content bytes. Empty where usage is unknown.

@@ -1,4 +1,4 @@
-"""The plan of a run: ramp, warm-up, window, tail (METHOD §2)."""
+"""The plan of a run: ramp, warm-up, window, tail."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def requests_for(
 
     Seed, workload, trial and level decide which prompts come in which order. A first line of its
     own makes every prompt of a session unique, so that no prefix beyond the chat template can come
-    from a cache (METHOD §1).
+    from a cache.
 
     Args:
         workload: lengths and sampling.

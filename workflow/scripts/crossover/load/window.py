@@ -1,4 +1,4 @@
-"""From token arrivals to the steady window: truncation, stationarity, noise (METHOD §2)."""
+"""From token arrivals to the steady window: truncation, stationarity, noise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Tokens(NamedTuple):
 
 
 def tokens_of(answers: Sequence[Answer]) -> Tokens:
-    """All tokens of a run. Failed requests deliver none (METHOD §2.5).
+    """All tokens of a run. Failed requests deliver none.
 
     A cancelled request without running usage counts one token an event if every good answer of
     the run has one token an event, else its content bytes at the run's own tokens per byte.
@@ -94,7 +94,7 @@ def bins(tokens: Tokens, start_ns: int, end_ns: int) -> np.ndarray:
 
 
 def mser5(counts: np.ndarray) -> int:
-    """Bins to drop from the front: MSER-5, searched in the first half (METHOD §2.2).
+    """Bins to drop from the front: MSER-5 (White 1997), searched in the first half.
 
     0 for fewer than 40 bins.
     """
@@ -111,7 +111,7 @@ def mser5(counts: np.ndarray) -> int:
 
 
 def halves_difference_se(counts: np.ndarray) -> float | None:
-    """Difference of the means of the two halves in batch-means standard errors (METHOD §2.2).
+    """Difference of the means of the two halves in batch-means standard errors.
 
     At most a million, where a half does not vary at all; None: fewer than 20 bins.
     """
@@ -128,7 +128,7 @@ def halves_difference_se(counts: np.ndarray) -> float | None:
 
 
 def cv_within(counts: np.ndarray) -> float | None:
-    """Coefficient of variation of the window's mean: 20 batch means, lag-1 corrected (METHOD §2.6).
+    """Coefficient of variation of the window's mean: 20 batch means, lag-1 corrected.
 
     None: there are fewer than 20 bins, or no tokens.
     """

@@ -152,11 +152,18 @@ def _how_measured(campaign: Campaign) -> list[str]:
         f"{load.warmup.max_s:g} s). Throughput is the number of tokens received in a steady window "
         f"of at least {load.steady.min_s:g} s and {load.steady.completions_per_client:g} answers a "
         f"client (at most {load.steady.max_s:g} s), divided by its length. Ramp and drain do not "
-        "count.",
+        f"count.{_of_refinement(campaign)}",
         f"A trial is one session of every variant; {counted(load.trials, 'trial')} were planned, "
         "each in another order. Sessions, not requests, are the independent units of every "
         "interval: levels of one session share its launch effect.",
     ]
+
+
+def _of_refinement(campaign: Campaign) -> str:
+    long_s = campaign.load.with_long_windows.steady.min_s
+    if not campaign.refine.rounds or long_s == campaign.load.steady.min_s:
+        return ""
+    return f" Refinement measures unresolved levels in windows of at least {long_s:g} s."
 
 
 def _how_imported(campaign: Campaign) -> list[str]:

@@ -34,7 +34,7 @@ UNITS = {
 }
 
 BADGES = {
-    # verdict: (badge, kind); METHOD §4
+    # verdict: (badge, kind)
     "equivalent": ("no difference", "even"),
     "variant_faster_throughout": ("faster throughout", "good"),
     "baseline_faster_throughout": ("slower throughout", "bad"),

@@ -1,4 +1,4 @@
-"""The log ratio between the measured levels: the crossover C* and its interval (METHOD §5).
+"""The log ratio between the measured levels: the crossover C* and its interval.
 
 Everything is a function of x = ln C. Nothing assumes that the ratio is monotone.
 """
@@ -46,7 +46,7 @@ def find_crossing(
     """C* between the levels at indices `first` and `last`, by inverting the test of r(C) = 0.
 
     The interval holds all C with p ≤ P(r(C) > 0) ≤ 1 - p, p = (1 - confidence)/2; one point is
-    covered, so pointwise inversion suffices (METHOD §5). `hard` is the raw bracket here:
+    covered, so pointwise inversion suffices (Fieller 1954). `hard` is the raw bracket here:
     `hard_bracket` narrows it.
 
     Args:
@@ -97,7 +97,7 @@ def nowhere_between(low: float, high: float, *, up: bool) -> Crossing:
 def hard_bracket(
     bracket: tuple[float, float], least: tuple[float, float]
 ) -> tuple[float, float] | None:
-    """Where C* can lie if the log ratio changes by at most ln of the change of C (METHOD §5).
+    """Where C* can lie if the log ratio changes by at most ln of the change of C.
 
     Throughput does not fall with C and the rate of one client does not rise, so ln ratio is
     1-Lipschitz in ln C: where |ln ratio| ≥ d, no crossing is nearer than a factor e^d.
@@ -133,7 +133,7 @@ def structural_band(
 
     Lower bound: the chord. Upper bound: the lesser of the neighbouring chords extended, with
     slope 1 before the first level and 0 after the last. Where the slopes contradict concavity by
-    more than twice their standard errors, slopes 0 and 1 bound both sides (METHOD §5).
+    more than twice their standard errors, slopes 0 and 1 bound both sides.
 
     Args:
         x: ln C of the levels.
@@ -187,7 +187,7 @@ def _probability_in_band(fit: LogRatio, x: np.ndarray, at: np.ndarray) -> np.nda
 
 
 def _probability_on_spline(fit: LogRatio, x: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """P(r > 0) under the posterior of a cubic smoothing spline (METHOD §5; Wahba 1983).
+    """P(r > 0) under the posterior of a cubic smoothing spline (Wahba 1983).
 
     r(x) = a line with diffuse prior + σ·(integrated Wiener process), noise covariance V, averaged
     over σ with weights REML(σ)·σ⁻².

@@ -1,8 +1,8 @@
 """The hierarchical log model: the ratio of two arms at each level, launches as replicates.
 
-y_gij = ln T = μ_gi + a_gj + e_gij for configuration g, level i, launch j (METHOD §3): `a` is the
-effect of one server start, shared by all levels measured in it; `e` is the rest. Levels of one
-launch are therefore never treated as independent replicates.
+y_gij = ln T = μ_gi + a_gj + e_gij for configuration g, level i, launch j: `a` is the effect of one
+server start, shared by all levels measured in it; `e` is the rest. Levels of one launch are
+therefore never treated as independent replicates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 PRIOR_DOF = 4.0
-"""Weight of the pooled variance in a level's own one, as degrees of freedom (METHOD §3, d0)."""
+"""Weight of the pooled variance in a level's own one, as degrees of freedom (Smyth 2004, d0)."""
 
 MIN_VARIANCE = 0.001**2
 """No level is taken to repeat more closely than 0.1 %."""
@@ -33,14 +33,14 @@ class Settings:
     """What a verdict is held to.
 
     `alpha` is the error of the verdict's one-sided bounds, `confidence` that of C*'s interval;
-    they part ways when the data are looked at after every trial (METHOD §4: alpha 2 %).
+    they part ways when the data are looked at after every trial (`Analysis.alpha`).
     """
 
     margin: float = 0.02
     alpha: float = 0.05
     confidence: float = 0.95
     pairing: str = "auto"
-    """auto: decided by the design (METHOD §3); paired or unpaired: as told."""
+    """auto: decided by the design (`_is_paired`); paired or unpaired: as told."""
     assumed_cv: float | None = 0.03
     """Run-to-run variation assumed where nothing was repeated; None: no indicative labels."""
     max_error_share: float = 0.01
@@ -79,7 +79,6 @@ class LogRatio:
     covariance: np.ndarray
     df: np.ndarray
     log_baseline: np.ndarray
-    log_variant: np.ndarray
     baseline_variance: np.ndarray
     variant_variance: np.ndarray
     baseline_trials: np.ndarray
@@ -91,6 +90,11 @@ class LogRatio:
     window_cv: np.ndarray
     """noise within a window, of the worse arm; NaN where trials scatter more than it explains"""
     reasons: tuple[str, ...]
+
+    @property
+    def log_variant(self) -> np.ndarray:
+        """Ln T of the variant, as `log_baseline`."""
+        return self.log_baseline + self.log_ratio
 
     @property
     def se(self) -> np.ndarray:
@@ -143,7 +147,6 @@ def fit(
         covariance=covariance,
         df=_satterthwaite(arms, noises, covariance, tau_dof),
         log_baseline=log_baseline,
-        log_variant=log_baseline + log_ratio,
         baseline_variance=np.diag(covariances[0]),
         variant_variance=np.diag(covariances[-1]),
         baseline_trials=_trials_by_level(baseline, common),
@@ -293,7 +296,7 @@ class _Noise:
 
 
 def _noise(arm: _Table) -> _Noise:
-    """Residual variance by level, moderated towards the pooled one (METHOD §3; Smyth 2004).
+    """Residual variance by level, moderated towards the pooled one (Smyth 2004).
 
     v_i = max{(d0·s0² + ν_i·s_i²)/(d0 + ν_i), mean cv_within², 0.001²}, with q the residuals of
     level + launch, s0² = Σq²/dof, ν_i = (n_i - 1)·dof/Σ(n - 1), s_i² = Σ_j q²/ν_i.
@@ -328,7 +331,7 @@ def _two_way(arm: _Table) -> tuple[np.ndarray, int, np.ndarray]:
 
 
 def _launch_variance(arms: Sequence[_Table], noises: Sequence[_Noise]) -> tuple[float, int]:
-    """Variance τ² of the launch effect, pooled over the configurations, and its dof (METHOD §3).
+    """Variance τ² of the launch effect, pooled over the configurations, and its dof.
 
     τ² = max{0, [Σ_gΣ_j(â_gj - ā_g)² - Σ_g(R_g - 1)·mean_j(v̄_gj/m_gj)]/ν_A}, m_gj the levels of
     launch j that other launches have too. Launches that share no level, directly or through
@@ -356,7 +359,7 @@ def _launch_variance(arms: Sequence[_Table], noises: Sequence[_Noise]) -> tuple[
 
 
 def _level_means(arm: _Table, noise: _Noise, tau2: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means by level and their covariance: GLS with Cov(y) = τ²ZZ′ + diag(v) (METHOD §3)."""
+    """Means by level and their covariance: GLS with Cov(y) = τ²ZZ′ + diag(v)."""
     if noise.residual_dof == 0:
         means = np.bincount(arm.level, arm.y, minlength=arm.n_levels) / arm.repeats
         return means, np.full((arm.n_levels, arm.n_levels), np.nan)
@@ -370,7 +373,7 @@ def _level_means(arm: _Table, noise: _Noise, tau2: float) -> tuple[np.ndarray, n
 def _satterthwaite(
     arms: Sequence[_Table], noises: Sequence[_Noise], covariance: np.ndarray, tau_dof: int
 ) -> np.ndarray:
-    """Degrees of freedom of the log ratio by level (METHOD §3; Satterthwaite 1946).
+    """Degrees of freedom of the log ratio by level (Satterthwaite 1946).
 
     df_i = V_ii²/(A_i²/ν_A + Σ_g B_gi²/ν_gi), B_gi = v_gi(1 - 1/L_g)/n_gi the part of the variance
     that comes from the cells, A_i = max(V_ii - ΣB, 0) the part that comes from the launches.
