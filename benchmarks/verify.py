@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "verification.md"
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
-from crossover import provenance
+from crossover import provenance, revision
 
 PROGRAMS = (
     ("golden_cases.py", "tests/data/golden_public.json"),
@@ -46,7 +46,7 @@ def main() -> int:
     lines = [
         "# Verification",
         "",
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {provenance.commit()}, "
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {revision.commit()}, "
         f"{hardware['cores']} cores of {hardware['cpu']}, {hardware['memory_gib']} GiB. "
         "Made by `make verify`.",
     ]

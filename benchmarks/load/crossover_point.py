@@ -60,7 +60,7 @@ class CrossoverPoint:
             server_log=str(self._folder / "server.log"),
         ).write(health)
         words = [sys.executable, _SCRIPT, json.dumps(spec), health, self._results / "point.json"]
-        return [str(word) for word in words], {workflow.OWNER: here}
+        return [str(word) for word in words], {processes.OWNER: here}
 
     def reported(self) -> Reported:
         """What the point's files say."""

@@ -1,14 +1,15 @@
 """Measure one point: variant × workload × concurrency × trial, on a live server."""
 
 import argparse
+import gc
 import json
 import sys
 from pathlib import Path
 
-from crossover import workflow
 from crossover.errors import plain_errors
 from crossover.point import measure_to
 from crossover.progress import Terminal
+from crossover.server import processes
 
 
 class WithoutPandas:
@@ -25,6 +26,7 @@ class WithoutPandas:
 
 
 sys.meta_path.insert(0, WithoutPandas)
+gc.disable()  # collections would stop the loop for as long as all kept reads take to walk
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("spec", type=json.loads)
@@ -33,5 +35,5 @@ parser.add_argument("point")
 args = parser.parse_args()
 
 with plain_errors(), Terminal() as terminal:
-    point = measure_to(Path(args.point).parent, args.spec, args.health, workflow.owner(), terminal)
+    point = measure_to(Path(args.point).parent, args.spec, args.health, processes.owner(), terminal)
     print(json.dumps(point, indent=1))

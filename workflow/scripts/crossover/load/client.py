@@ -24,7 +24,7 @@ from crossover.load.backlog import Backlog
 from crossover.load.connection import Connection, Dropped, Failure, Place, Unreachable, Untrusted
 from crossover.load.exchange import Exchange
 from crossover.load.phases import Phases
-from crossover.load.process import allow_connections, no_garbage_collection
+from crossover.load.process import allow_connections
 from crossover.load.prompts import Address
 from crossover.load.said import rejection, shown
 from crossover.load.stamps import Stamps
@@ -198,7 +198,7 @@ class _Loop:
         self.started_ns = time.monotonic_ns()
         started_at, cpu_s = time.time(), time.process_time()
         self.stamps = Stamps(len(self.clients))
-        with select.epoll() as self.epoll, no_garbage_collection():
+        with select.epoll() as self.epoll:
             try:
                 self._open_connections()
                 self._loop()
