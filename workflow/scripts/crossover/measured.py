@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from crossover import metrics, records, validity
@@ -176,7 +177,7 @@ def _start_s(row: Mapping[str, Any]) -> float:
 
 
 def _of_tokens(run: LoadRun, tokens: window.Tokens) -> dict[str, Any]:
-    received = float(tokens.count.sum())
+    received = math.fsum(tokens.count)
     return {
         "received_output_tokens": received,
         "whole_run_tokens_per_s": received * 1e9 / (run.ended_ns - run.started_ns),
@@ -187,14 +188,14 @@ def _of_tokens(run: LoadRun, tokens: window.Tokens) -> dict[str, Any]:
 def _of_window(tokens: window.Tokens, window_ns: tuple[int, int]) -> dict[str, Any]:
     start_ns, end_ns = window_ns
     window_s = (end_ns - start_ns) / 1e9
-    mask = tokens.inside(start_ns, end_ns)
-    inside = float(tokens.count[mask].sum())
+    tokens = tokens.inside(start_ns, end_ns)
+    inside = math.fsum(tokens.count)
     counts = window.bins(tokens, start_ns, end_ns)
     return {
         "window_start_s": start_ns / 1e9,
         "window_s": window_s,
         "output_throughput_tokens_per_s": inside / window_s,
-        "estimated_tokens_share": float(tokens.count[mask & tokens.estimated].sum()) / inside
+        "estimated_tokens_share": math.fsum(compress(tokens.count, tokens.estimated)) / inside
         if inside
         else None,
         "halves_difference_se": window.halves_difference_se(counts),
@@ -304,7 +305,7 @@ def _received_share(tokens: window.Tokens, readings: Readings) -> float | None:
     if not decoded:
         return None
     inside = tokens.inside(readings.read_ns["open"], readings.read_ns["close"])
-    return float(tokens.count[inside].sum()) / decoded
+    return math.fsum(inside.count) / decoded
 
 
 def columns_of_samples(
