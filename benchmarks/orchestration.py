@@ -28,9 +28,8 @@ for folder in ("tests", "workflow/scripts"):
 from integration.workflow_copy import ROOT, Workflow
 
 from crossover.campaign import Model, Variant
-from crossover.server.processes import identity, is_port_open
+from crossover.server.processes import OWNER, identity, is_port_open
 from crossover.server.start import free_port
-from crossover.workflow import OWNER
 
 SIMULATED_SERVER = str(ROOT / "workflow/scripts/crossover/engines/simulated_server.py")
 

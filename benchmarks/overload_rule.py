@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "workflow" / "scripts"))
 import numpy as np
 
 from crossover import metrics
-from crossover.measure import backlog_growth
+from crossover.measured import backlog_growth
 from crossover.validity import MOST_BACKLOG_GROWTH
 
 SERVICE_S, WARMUP_S, WINDOW_S = 2.0, 60.0, 60.0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
-from crossover import provenance
+from crossover import revision
 
 PARTS = ("Snakefile", "config", "rules", "workflow", "profiles", "envs", "requirements.txt")
 
@@ -66,7 +66,7 @@ def run(folder: Path) -> dict:
         wall_s = time.monotonic() - began
         (verdicts,) = folder.glob("results/*/verdicts.json")
         verdict = json.loads(verdicts.read_text())["verdicts"][0]
-        commit = provenance.commit()
+        commit = revision.commit()
         summary.write_text(json.dumps({**verdict, "wall_s": wall_s, "commit": commit}))
     return json.loads(summary.read_text())
 

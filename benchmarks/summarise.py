@@ -29,8 +29,9 @@ from unit import campaigns
 
 from crossover import layout
 from crossover.campaign import Campaign
+from crossover.files import write_json
 from crossover.layout import PlannedPoint
-from crossover.records import REQUESTS, arrow_schema, write_json, write_parquet
+from crossover.records import REQUESTS, arrow_schema, write_parquet
 from crossover.server import session
 from crossover.summary import summarise
 from crossover.verdicts import judge

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "verification.md"
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
-from crossover import provenance
+from crossover import provenance, revision
 
 PROGRAMS = (
     ("golden_cases.py", "tests/data/golden_public.json"),
@@ -56,7 +56,7 @@ def main() -> int:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(names)}")
 
     failed = 0
-    commit = provenance.commit()  # before the page itself is changed
+    commit = revision.commit()  # before the page itself is changed
     with tempfile.TemporaryDirectory() as temporary:
         repeat = str(args.repeat or Path(temporary) / "repeat")
         for program in PROGRAMS:

@@ -10,7 +10,8 @@ from snakemake.settings.types import DeploymentMethod
 
 from crossover import early_ends, layout, rounds, standing, time_limits
 from crossover import workflow as flow
-from crossover.campaign import load_campaign, read_yaml
+from crossover.campaign import load_campaign
+from crossover.campaign_file import read_yaml
 from crossover.imports.files import result_files
 
 # the models that the rules of model.smk can make

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from crossover import provenance
+from crossover import revision
 from load.crossover_point import CrossoverPoint, closed_loop, open_loop
 from load.install_peers import PEERS
 from load.score import Reported
@@ -66,7 +66,7 @@ class Crossover(Client):
     name = "crossover"
 
     def version(self) -> str | None:
-        return provenance.commit() or "outside git"
+        return revision.commit() or "outside git"
 
     def command(self, load: Load) -> list[str]:
         plan = (
@@ -101,7 +101,7 @@ class Floor(_Recording):
     name = "floor"
 
     def version(self) -> str | None:
-        return provenance.commit() or "outside git"
+        return revision.commit() or "outside git"
 
     def command(self, load: Load) -> list[str]:
         return [str(load.folder / "floor"), *self.words(load)]

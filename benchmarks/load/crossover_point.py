@@ -60,7 +60,9 @@ class CrossoverPoint:
             server_log=str(self._folder / "server.log"),
         ).write(health)
         words = [sys.executable, _SCRIPT, json.dumps(spec), health, self._results / "point.json"]
-        return [str(word) for word in words], {workflow.OWNER: here}
+        # as an installer does for the other tools, a campaign's first job leaves compiled modules
+        environment = {processes.OWNER: here, "PYTHONDONTWRITEBYTECODE": ""}
+        return [str(word) for word in words], environment
 
     def reported(self) -> Reported:
         """What the point's files say."""

@@ -12,7 +12,8 @@ from result_folders import write_results
 from crossover.campaign import Campaign
 from crossover.compare.page import render as render_comparison
 from crossover.compare.results import read
-from crossover.records import write_json, write_parquet
+from crossover.files import write_json
+from crossover.records import write_parquet
 from crossover.report.page import render
 
 HOSTILE = "<script>document.title = 'taken over'</script>"

@@ -11,7 +11,7 @@ from integration.containers import STAND_INS
 from integration.workflow_copy import Workflow
 from stand_ins import device_memory
 
-from crossover.records import write_json
+from crossover.files import write_json
 
 IN_USE_BYTES = 500 * 2**20
 """What a GPU holds without a server of ours."""

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from integration.workflow_copy import ROOT, Workflow
 
-from crossover.campaign import Campaign, load_campaign, read_yaml
+from crossover.campaign import Campaign, load_campaign
+from crossover.campaign_file import read_yaml
 from crossover.engines.simulated import settings
 from crossover.engines.simulated_model import true_crossovers, true_throughput
 

@@ -22,7 +22,7 @@ from stand_ins import device_memory
 
 from crossover.campaign import Variant
 from crossover.errors import DeviceBusyError, ServerError, StartupError
-from crossover.records import write_json
+from crossover.files import write_json
 from crossover.server import debts, device_lock, ending, processes, readiness, session, start
 from crossover.server.session import Handle
 from crossover.server.stop import stop, told

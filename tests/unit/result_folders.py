@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from report_fixtures import COLUMN, points, sessions
 
-from crossover.records import POINTS, SESSIONS, to_table, write_json, write_parquet
+from crossover.files import write_json
+from crossover.records import POINTS, SESSIONS, to_table, write_parquet
 from crossover.verdicts import judge
 
 if TYPE_CHECKING:

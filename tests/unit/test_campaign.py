@@ -19,10 +19,9 @@ from crossover.campaign import (
     Variant,
     load_campaign,
     missing_in_shell,
-    read_campaign,
-    read_yaml,
     secret_names,
 )
+from crossover.campaign_file import read_campaign, read_yaml
 from crossover.errors import CampaignError
 from crossover.server import environment
 from crossover.texts.fixed_length import LEAST_TOKENS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crossover.measure import columns_of_samples
+from crossover.measured import columns_of_samples
 from crossover.server.sampling import GpuLoad
 
 STAND_INS = Path(__file__).parents[1] / "stand_ins"

@@ -102,7 +102,7 @@ def test_throughput_of_a_known_server_by_counts():
         run, answers = put_load(server, 4, load)
     start, end = run.window_ns
     tokens = tokens_of(answers)
-    found = tokens.count[tokens.inside(start, end)].sum()
+    found = sum(tokens.inside(start, end).count)
     truth = 2 * sum(start <= at < end for at in written)
     assert found == pytest.approx(truth, rel=0.02)
     assert tokens.source == "bytes"

@@ -9,8 +9,8 @@ import pytest
 from unit.campaigns import CONFIG, campaign
 
 from crossover import layout
+from crossover.files import write_json
 from crossover.plan import POINT_OVERHEAD_S, START_S, Durations, cost
-from crossover.records import write_json
 from crossover.server import session
 from crossover.standing import Standing, write
 

@@ -13,7 +13,7 @@ from unit.test_verdict import GOODPUT, goodput_of, points_of
 from crossover import layout, rounds
 from crossover.campaign import Analysis, Refine
 from crossover.errors import CampaignError
-from crossover.records import write_json
+from crossover.files import write_json
 from crossover.refine import is_narrow, next_step, outcome_of, plan_round, prospect
 from crossover.unused import unused
 from crossover.verdict import Verdict, find_verdict

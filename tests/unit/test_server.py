@@ -23,6 +23,7 @@ from crossover.server import (
     ending,
     hidden_log,
     namespace,
+    process_table,
     processes,
     readiness,
     session,
@@ -194,7 +195,7 @@ def test_processes_are_found_by_the_mark_of_their_session():
     try:
         assert processes.of_session("marked") == [child.pid]
         assert processes.of_session("mark") == []
-        assert processes.kill_all([child.pid]) == []
+        assert process_table.kill_all([child.pid]) == []
     finally:
         child.kill()
         child.wait()

@@ -2,12 +2,12 @@
 
 import pyarrow.parquet as pq
 
+from crossover.files import write_json
 from crossover.records import (
     POINTS,
     REQUESTS,
     arrow_schema,
     to_table,
-    write_json,
     write_parquet,
 )
 from crossover.summary import summarise

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from crossover.compare.page import render
 from crossover.compare.results import read
+from crossover.files import write_text
 from crossover.job_log import logged_to
-from crossover.records import write_text
 
 with logged_to(snakemake.log[0]):
     page = render(

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from crossover import layout
+from crossover.files import write_json
 from crossover.imports.found import completed
 from crossover.job_log import logged_to
-from crossover.records import write_json
 from crossover.verdicts import judge
 
 with logged_to(snakemake.log[0]):

@@ -2,7 +2,7 @@
 
 import argparse
 
-from crossover.campaign import read_campaign
+from crossover.campaign_file import read_campaign
 from crossover.errors import plain_errors
 from crossover.imports.files import result_files
 from crossover.plan import cost

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from crossover import provenance
+from crossover.files import replacing, write_text
 from crossover.imports.found import completed
 from crossover.job_log import logged_to
-from crossover.records import replacing, write_text
 from crossover.report.levels_csv import as_csv
 from crossover.report.markdown import summarise
 from crossover.report.page import render

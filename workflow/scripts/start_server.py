@@ -3,10 +3,10 @@
 import argparse
 import json
 
-from crossover import workflow
 from crossover.campaign import Variant
 from crossover.errors import plain_errors
 from crossover.progress import Terminal
+from crossover.server import processes
 from crossover.server.start import start
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -19,7 +19,7 @@ with plain_errors(), Terminal() as terminal:
     handle = start(
         Variant.from_dict(args.spec["variant"]),
         facts=args.spec["facts"],
-        owner=workflow.owner(),
+        owner=processes.owner(),
         handle=args.handle,
         server_log=args.server_log,
         say=terminal.say,

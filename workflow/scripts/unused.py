@@ -3,7 +3,7 @@
 import argparse
 import shutil
 
-from crossover.campaign import read_campaign
+from crossover.campaign_file import read_campaign
 from crossover.errors import plain_errors
 from crossover.unused import unused
 

@@ -82,6 +82,7 @@ def percentile(values: Sequence[float], p: float) -> float | None:
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float | None]:
     """`name`_mean, _p50, _p90 and _p99."""
+    values = sorted(values)
     return {
         f"{name}_mean": mean(values),
         **{f"{name}_p{p}": percentile(values, p) for p in (50, 90, 99)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossover import engines, provenance
+from crossover import engines
 from crossover.campaign import (
     Load,
     Variant,
@@ -13,10 +13,11 @@ from crossover.campaign import (
     from_shell,
 )
 from crossover.errors import MeasurementError, ServerDiedError, ServerHungError
+from crossover.files import write_json
 from crossover.measure import measure_point
 from crossover.progress import Terminal, duration
 from crossover.prompt_sets import PromptSet, prompt_set
-from crossover.records import write_json, write_parquet
+from crossover.revision import commit
 from crossover.server import processes, session
 from crossover.server.ending import ended
 from crossover.server.session import Handle
@@ -77,9 +78,8 @@ def measure_to(
         raise ServerDiedError(_end_hung(handle, error)) from None
     if not processes.is_alive(owner):
         raise MeasurementError("the run that this job belongs to is gone: nothing is written")
-    row = {**measured.point, **spec["digests"], "commit": provenance.commit()}
-    write_parquet(measured.requests, folder / "requests.parquet")
-    write_parquet(measured.chunks, folder / "chunks.parquet")
+    row = {**measured.point, **spec["digests"], "commit": commit()}
+    measured.write_tables(folder)
     write_json(row, folder / "point.json")
     terminal.say(_result(title, row))
     return row

@@ -20,6 +20,7 @@ import yaml
 
 from crossover import gpu
 from crossover.digests import canonical
+from crossover.revision import commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
     from crossover.campaign import Campaign
 
 _PACKAGES = ("snakemake", "pandas", "pyarrow", "httpx", "httptools", "numpy", "scipy", "altair")
-
-
-def commit() -> str | None:
-    """Commit of this code, with `+` where the working tree differs; None outside git."""
-    here = Path(__file__).parent
-    try:
-        head = _output(["git", "rev-parse", "--short=12", "HEAD"], here)
-        dirty = _output(["git", "status", "--porcelain", "--untracked-files=no"], here)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return head + ("+" if dirty else "")
 
 
 def versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crossover.records import write_json
+from crossover.files import write_json
 
 FIRST_TRIAL = 101
 """Trial of round 1: `load.trials` reaches no such number, so that it can be raised later."""

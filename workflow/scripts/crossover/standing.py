@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossover.records import write_json
+from crossover.files import write_json
 
 
 def write(point_files: Iterable[str | Path], path: str | Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crossover.files import replacing
 from crossover.records import (
     POINTS,
     REQUESTS,
     SESSIONS,
     arrow_schema,
-    replacing,
     to_table,
     write_parquet,
 )

@@ -19,11 +19,8 @@ from crossover.campaign import PROTOCOL, Campaign, Session, missing_in_shell
 from crossover.digests import canonical, digest
 from crossover.errors import CrossoverError, DeviceBusyError
 from crossover.refine import prospect
-from crossover.server import debts, processes, session
+from crossover.server import debts, process_table, processes, session
 from crossover.server.session import Handle
-
-OWNER = "CROSSOVER_OWNER"
-"""Environment variable: identity of the Snakemake process that owns the run's servers."""
 
 _SCRIPTS = Path(__file__).resolve().parents[1]
 
@@ -185,12 +182,7 @@ def _due(campaign: Campaign) -> list[str]:
 
 def become_owner() -> None:
     """Servers that this process or its jobs start end with it."""
-    os.environ[OWNER] = processes.identity()
-
-
-def owner() -> str:
-    """Identity of the Snakemake process that owns this run's servers."""
-    return os.environ[OWNER]
+    os.environ[processes.OWNER] = processes.identity()
 
 
 def drop_stale_handles(paths: Iterable[str | Path]) -> None:
@@ -225,7 +217,7 @@ def stop_own_servers(paths: Iterable[str | Path]) -> None:
     devices: list[str] = []
     for path in map(Path, paths):
         handle = Handle.read(path)
-        if handle is not None and handle.owner == owner():
+        if handle is not None and handle.owner == processes.owner():
             processes.stop(handle.supervisor, grace_s=processes.SUPERVISOR_GRACE_S)
             path.unlink(missing_ok=True)
             devices += session.read(handle.record).get("devices", ())
@@ -246,7 +238,7 @@ def end_on_sigterm(scheduler: type) -> None:
 
     def end(self: Any, *args: Any) -> None:
         handler(self, *args)  # first, so that no further job is started
-        for job in processes.descendants(os.getpid()):
+        for job in process_table.descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(job.pid, signal.SIGTERM)
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from crossover.errors import EngineError
 
 if TYPE_CHECKING:
@@ -65,6 +63,9 @@ def parse(text: str) -> Metrics:
     Raises:
         EngineError: the text has another format.
     """
+    # with it come an HTTP server and more, which no job waits for whose server has no metrics
+    from prometheus_client.parser import text_string_to_metric_families
+
     samples: dict[str, list[tuple[Labels, float]]] = {}
     try:
         for family in text_string_to_metric_families(text):

@@ -24,7 +24,7 @@ from crossover.load.backlog import Backlog
 from crossover.load.connection import Connection, Dropped, Failure, Place, Unreachable, Untrusted
 from crossover.load.exchange import Exchange
 from crossover.load.phases import Phases
-from crossover.load.process import allow_connections, no_garbage_collection
+from crossover.load.process import allow_connections
 from crossover.load.prompts import Address
 from crossover.load.said import rejection, shown
 from crossover.load.stamps import Stamps
@@ -198,7 +198,7 @@ class _Loop:
         self.started_ns = time.monotonic_ns()
         started_at, cpu_s = time.time(), time.process_time()
         self.stamps = Stamps(len(self.clients))
-        with select.epoll() as self.epoll, no_garbage_collection():
+        with select.epoll() as self.epoll:
             try:
                 self._open_connections()
                 self._loop()
@@ -530,17 +530,20 @@ class _Loop:
 
     def _enforce_timeouts(self, now: int) -> None:
         load = self.load
+        connecting_since = now - int(_CONNECT_TIMEOUT_S * 1e9)
+        sent_by = now - int(load.request_timeout_s * 1e9)
+        silent_since = now - int(load.idle_timeout_s * 1e9)
         for client in self.clients:
-            connection = client.connection
+            connection, exchange = client.connection, client.exchange
             if connection is not None and not connection.ready:
-                if now - connection.opened_ns > _CONNECT_TIMEOUT_S * 1e9:
+                if connection.opened_ns < connecting_since:
                     self._fail(client, _no_answer())
-            elif client.exchange is None:
+            elif exchange is None:
                 continue
-            elif now - client.exchange.sent_ns > load.request_timeout_s * 1e9:
+            elif exchange.sent_ns < sent_by:
                 message = f"not ended after {load.request_timeout_s:g} s"
                 self._fail(client, Failure("timeout", message))
-            elif now - connection.last_byte_ns > load.idle_timeout_s * 1e9:
+            elif connection.last_byte_ns < silent_since:
                 message = f"no byte for {load.idle_timeout_s:g} s"
                 self._fail(client, Failure("idle_timeout", message))
 

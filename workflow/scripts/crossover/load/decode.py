@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -145,7 +146,7 @@ class Decoding:
         self._api_key = api_key
         self._documents = _documents(exchange.bodies)
         self._content: list[bytes] = []
-        self._last_read: int | None = None
+        self._reads: list[int] = []  # of the content
         self._counts = array("i")
         self._counted_tokens: int | None = 0  # None: an event came without running usage
 
@@ -154,9 +155,11 @@ class Decoding:
         problem, done = None, 0
         try:
             for read, data in itertools.islice(self._documents, events):
+                if data == sse.DONE:
+                    break
                 chunk = _decode_chunk(data.decode())  # msgspec lets broken UTF-8 in keys pass
-                if (error := _error(chunk)) is not None:
-                    problem = "stream_error", shown(error, self._api_key)
+                if chunk.error is not None or chunk.object == "error":
+                    problem = "stream_error", shown(_error(chunk), self._api_key)
                     break
                 self._take(chunk, read)
                 done += 1
@@ -168,27 +171,20 @@ class Decoding:
         return True
 
     def _take(self, chunk: _Chunk, read: int) -> None:
-        answer = self.answer
         if usage := chunk.usage:
+            answer = self.answer
             answer.prompt_tokens = usage.prompt_tokens
             answer.output_tokens = usage.completion_tokens
             if usage.prompt_tokens_details is not None:
                 answer.cached_tokens = usage.prompt_tokens_details.cached_tokens
         for choice in chunk.choices or ():
             if text := _text(choice):
-                encoded = text.encode(errors="surrogatepass")
-                self._content.append(encoded)
-                answer.sizes.append(len(encoded))
-                answer.stamps_ns.append(answer.exchange.stamps[read])
-                shares = read == self._last_read
-                if shares:
-                    answer.merged[-1] = True
-                answer.merged.append(shares)
-                self._last_read = read
+                self._content.append(text.encode(errors="surrogatepass"))
+                self._reads.append(read)
                 if self._counted_tokens is not None:
                     self._count(usage.completion_tokens if usage else None)
             if choice.finish_reason is not None:
-                answer.finish_reason = choice.finish_reason
+                self.answer.finish_reason = choice.finish_reason
 
     def _count(self, told: int | None) -> None:
         """One more event, up to which usage tells `told` tokens."""
@@ -197,12 +193,16 @@ class Decoding:
         self._counted_tokens = told
 
     def _finish(self, problem: tuple[str, str] | None) -> None:
-        answer = self.answer
-        if answer.sizes:
+        answer, reads = self.answer, self._reads
+        if reads:
+            answer.stamps_ns = array("q", map(answer.exchange.stamps.__getitem__, reads))
+            answer.sizes = array("i", map(len, self._content))
+            events_of = Counter(reads)
+            answer.merged = bytearray(events_of[read] > 1 for read in reads)
             text = b"".join(self._content)
             answer.text_digest = hashlib.sha256(text).hexdigest()[:16]
             answer.looped_share = looped_share(text)
-        if len(answer.sizes) > 1 and self._counted_tokens is not None:
+        if len(reads) > 1 and self._counted_tokens is not None:
             answer.counts = self._counts
         if answer.exchange.cancelled:
             answer.status = "cancelled"
@@ -225,12 +225,8 @@ def _missing(answer: Answer) -> tuple[str | None, str | None]:
 def _documents(bodies: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """The JSON documents of a body, each with the number of the read that completed it."""
     if next(filter(bytes.strip, bodies), b"").lstrip()[:1] == b"{":  # a server that does not stream
-        yield len(bodies) - 1, b"".join(bodies)
-        return
-    for read, data in sse.events(bodies):
-        if data == sse.DONE:
-            return
-        yield read, data
+        return iter([(len(bodies) - 1, b"".join(bodies))])
+    return sse.events(bodies)
 
 
 def _text(choice: _Choice) -> str:
@@ -244,13 +240,9 @@ def _text(choice: _Choice) -> str:
     return text
 
 
-def _error(chunk: _Chunk) -> str | None:
-    """What an error object says; None: the chunk is none."""
-    error = chunk.error
-    if error is None and chunk.object == "error":
-        error = {"message": chunk.message}
-    if error is None:
-        return None
+def _error(chunk: _Chunk) -> str:
+    """What an error object says."""
+    error = {"message": chunk.message} if chunk.error is None else chunk.error
     if isinstance(error, dict) and error.get("message"):
         return str(error["message"])
     return str(error)

@@ -1,35 +1,14 @@
-"""What the process needs for a run: no pauses of its own, and a file for every connection."""
+"""What the process needs for a run: a file for every connection."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import gc
 import os
 import resource
-from typing import TYPE_CHECKING
 
 from crossover.errors import MeasurementError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _SPARE_FILES = 64
-
-
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Collections would stop the loop for as long as all kept reads take to walk."""
-    was_enabled = gc.isenabled()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if was_enabled:
-            gc.enable()
 
 
 def allow_connections(number: int) -> None:

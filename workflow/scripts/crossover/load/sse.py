@@ -22,6 +22,14 @@ def events(reads: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     rest: list[bytes] = []
     data: list[bytes] = []
     for number, piece in enumerate(reads):
+        if (
+            piece.startswith(b"data: ")
+            and piece.endswith(b"\n\n")
+            and piece.find(b"\n") == len(piece) - 2
+            and not (rest or data)
+        ):  # most reads: one event of one line, as below it would come out, in half the time
+            yield number, piece[6:-2].removesuffix(b"\r")
+            continue
         *lines, last = piece.split(b"\n")
         if lines and rest:
             lines[0] = b"".join([*rest, lines[0]])

@@ -15,7 +15,7 @@ from typing import Any
 
 from crossover.campaign import from_shell
 from crossover.errors import ServerError
-from crossover.server import device_lock, device_memory, environment, processes
+from crossover.server import device_lock, device_memory, environment, process_table, processes
 
 _STOP_COMMAND_TIMEOUT_S = 120.0
 _MEMORY_WAIT_S = 30.0
@@ -39,11 +39,11 @@ def settle(devices: Iterable[str]) -> None:
 
 def _end_orphans() -> None:
     if orphans := processes.orphans():
-        print(f"ending {', '.join(map(processes.describe, orphans))}", flush=True)
-        if left := processes.kill_all(orphans):
+        print(f"ending {', '.join(map(process_table.describe, orphans))}", flush=True)
+        if left := process_table.kill_all(orphans):
             raise ServerError(
                 "processes of an earlier server survive KILL: "
-                f"{', '.join(map(processes.describe, left))}; end them before the next server"
+                f"{', '.join(map(process_table.describe, left))}; end them before the next server"
             )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crossover import gpu
-from crossover.server import processes
+from crossover.server import process_table, processes
 
 TOLERANCE_BYTES = 128 * 2**20
 """What other processes may have taken meanwhile; the least that a CUDA context holds is more."""
@@ -88,7 +88,7 @@ def _held(driver: Any, device: str, size: int) -> str:
     """How much is held on a device and by whom, or where to look where that cannot be seen."""
     what = f"{device}: {size / 2**20:.0f} MiB of memory are held"
     by = [
-        processes.describe(pid)
+        process_table.describe(pid)
         for pid in gpu.pids(driver, device)
         if processes.start_ticks(pid) is not None
     ]

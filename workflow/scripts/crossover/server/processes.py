@@ -6,15 +6,16 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-import psutil
 
 SESSION_MARK = "CROSSOVER_SESSION"
 SUPERVISOR_MARK = "CROSSOVER_SUPERVISOR"
 """Environment variables that every process of a server inherits: the session's id, and the
 identity of the supervisor with which it must end."""
+
+OWNER = "CROSSOVER_OWNER"
+"""Environment variable: identity of the Snakemake process that owns the run's servers."""
 
 SUPERVISOR_GRACE_S = 600.0
 """How long a supervisor may take to stop; it keeps the variant's own, shorter, grace time."""
@@ -37,6 +38,11 @@ def identity(pid: int | None = None) -> str:
     """`host:pid:start ticks` of a process, by default of this one."""
     pid = os.getpid() if pid is None else pid
     return f"{socket.gethostname()}:{pid}:{start_ticks(pid)}"
+
+
+def owner() -> str:
+    """Identity of the Snakemake process that owns this run's servers."""
+    return os.environ[OWNER]
 
 
 def pid_of(who: str) -> int:
@@ -77,14 +83,6 @@ def stop(who: str, grace_s: float) -> bool:
     return True
 
 
-def descendants(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
-    """All processes below `pid` that still run."""
-    try:
-        return psutil.Process(pid).children(recursive=recursive)
-    except psutil.NoSuchProcess:
-        return []
-
-
 def of_session(session_id: str) -> list[int]:
     """Pids of all processes that carry the session's mark, however they were daemonised."""
     return [pid for pid, mark in _marked(SESSION_MARK) if mark == session_id]
@@ -109,40 +107,8 @@ def _marked(name: str) -> Iterator[tuple[int, str]]:
                 yield int(folder.name), variable.removeprefix(prefix).decode()
 
 
-def kill_all(pids: Iterable[int], wait_s: float = 5.0) -> list[int]:
-    """KILL processes and wait; returns those that are still there after `wait_s`."""
-    processes = []
-    for pid in pids:
-        try:
-            process = psutil.Process(pid)
-            process.kill()
-            processes.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    _, left = psutil.wait_procs(processes, timeout=wait_s)
-    return [p.pid for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-
-def listener(port: int) -> psutil.Process | None:
-    """The process that listens on a TCP port of this host; None: none, or not visible."""
-    for connection in psutil.net_connections("tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-            return psutil.Process(connection.pid) if connection.pid else None
-    return None
-
-
 def is_port_open(host: str, port: int) -> bool:
     """Whether something accepts connections there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0
-
-
-def describe(pid: int) -> str:
-    """A process for a message: pid, the beginning of its command line, when it started."""
-    try:
-        process = psutil.Process(pid)
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.create_time()))
-        return f"pid {pid} ({' '.join(process.cmdline())[:80]}, since {since})"
-    except psutil.Error:
-        return f"pid {pid}"

@@ -13,8 +13,8 @@ from crossover import control, engines, gpu
 from crossover.campaign import Variant, from_shell
 from crossover.engines.base import Description, Engine
 from crossover.errors import StartupError
-from crossover.records import write_json
-from crossover.server import device_memory, environment, processes, session
+from crossover.files import write_json
+from crossover.server import device_memory, environment, process_table, processes, session
 from crossover.server.ending import ended
 from crossover.server.session import Handle, log_tail
 
@@ -236,8 +236,8 @@ def _check_alive(handle: Handle, variant: Variant) -> None:
     if (how := ended(handle, "the server ended during start-up")) is None:
         return
     hints = []
-    if handle.port is not None and (listener := processes.listener(handle.port)):
-        hints.append(f"port {handle.port} is held by {processes.describe(listener.pid)}")
+    if handle.port is not None and (listener := process_table.listener(handle.port)):
+        hints.append(f"port {handle.port} is held by {process_table.describe(listener.pid)}")
     before = session.read(handle.record).get("gpu_memory_before_bytes") or ()
     for device, used in zip(gpu.of(variant.devices), before, strict=False):
         if used > device_memory.NOTED_BYTES:
@@ -249,15 +249,15 @@ def _check_listener(handle: Handle) -> None:
     """Refuse a port that a process answers which is not of this session."""
     if handle.port is None:
         return
-    listener = processes.listener(handle.port)
+    listener = process_table.listener(handle.port)
     if listener is None:
         return
-    ours = {p.pid for p in processes.descendants(processes.pid_of(handle.supervisor))}
+    ours = {p.pid for p in process_table.descendants(processes.pid_of(handle.supervisor))}
     if listener.pid not in ours:
         raise StartupError(
             _with_log(
                 f"{handle.variant}: port {handle.port} is answered by "
-                f"{processes.describe(listener.pid)}, which is not the server that was started",
+                f"{process_table.describe(listener.pid)}, which is not the server that was started",
                 handle,
             )
         )

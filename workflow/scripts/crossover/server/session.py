@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from crossover.records import write_json
+from crossover.files import write_json
 from crossover.server import processes
 
 SILENT_S = 120.0

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from crossover import engines, provenance
 from crossover.campaign import PROTOCOL, Variant
 from crossover.errors import DeviceBusyError, ServerError
-from crossover.server import debts, device_lock, device_memory, processes, supervisor
+from crossover.server import debts, device_lock, device_memory, process_table, processes, supervisor
 from crossover.server.session import Handle, log_tail, new_id
 
 _LOWEST_PORT = 10_000
@@ -145,7 +145,7 @@ def _busy(devices: Any) -> str:
             return (
                 f"device {device} is in use since {since} by campaign {held['campaign']} "
                 f"(variant {held['variant']}) in {held['folder']}, supervisor "
-                f"{processes.describe(processes.pid_of(held['supervisor']))}; "
+                f"{process_table.describe(processes.pid_of(held['supervisor']))}; "
                 "wait for that run or end it, then run the same command again"
             )
     return f"a device of {', '.join(devices)} was in use a moment ago; run the same command again"

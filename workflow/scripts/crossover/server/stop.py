@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from crossover.errors import ServerError
-from crossover.records import write_json
-from crossover.server import debts, device_memory, processes, session, supervisor
+from crossover.files import write_json
+from crossover.server import debts, device_memory, process_table, processes, session, supervisor
 from crossover.server.ending import ended
 from crossover.server.session import Handle
 
@@ -78,11 +78,15 @@ def _problems(handle: Handle, facts: dict[str, Any]) -> list[str]:
     """What outlived the session, in words."""
     found = []
     if left := facts["processes_left"]:
-        found.append(f"still running after KILL: {', '.join(map(processes.describe, left))}")
+        found.append(f"still running after KILL: {', '.join(map(process_table.describe, left))}")
     if facts["stop_problem"]:
         found.append(facts["stop_problem"])
     if not facts["port_closed"]:
-        listener = processes.listener(handle.port)
-        by = processes.describe(listener.pid) if listener else "a process that is not visible here"
+        listener = process_table.listener(handle.port)
+        by = (
+            process_table.describe(listener.pid)
+            if listener
+            else "a process that is not visible here"
+        )
         found.append(f"port {handle.port} is still answered by {by}")
     return found + facts["gpu_memory_held"]

@@ -36,6 +36,7 @@ from crossover.server import (
     environment,
     hidden_log,
     namespace,
+    process_table,
     processes,
     sampling,
     session,
@@ -238,7 +239,7 @@ class Supervisor:
 
     def _reap_orphans(self) -> None:
         """Children that became ours (subreaper); the server's own status is Popen's to take."""
-        for child in processes.descendants(os.getpid(), recursive=False):
+        for child in process_table.descendants(os.getpid(), recursive=False):
             if self.server is None or child.pid != self.server.pid:
                 try:
                     os.waitpid(child.pid, os.WNOHANG)
@@ -336,12 +337,12 @@ class Supervisor:
     def _kill_rest(self) -> list[int]:
         """KILL what is left of the session; returns pids that survive even that."""
         for _ in range(5):
-            ours = {p.pid for p in processes.descendants(os.getpid())}
+            ours = {p.pid for p in process_table.descendants(os.getpid())}
             ours |= set(processes.of_session(self.job.session_id)) - {os.getpid()}
             ours = {pid for pid in ours if processes.start_ticks(pid) is not None}
             if not ours:
                 return []
-            processes.kill_all(ours)
+            process_table.kill_all(ours)
             self._reap_orphans()
         return sorted(ours)
 
