@@ -480,7 +480,7 @@ def _settings(arms: _Arms, found: _Findings) -> None:
         effect = "speculation" if is_speculation else "caveat"
         found.sheet.append(Row(name, their, our, known=True, effect=effect))
         if not is_speculation:
-            others.append(f"{name} ({_given(their)} / {_given(our)})")
+            others.append(f"{name} ({_given(name, their)} / {_given(name, our)})")
     if others:
         more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
         found.caveat(
@@ -507,10 +507,16 @@ def _applied(arms: _Arms, found: _Findings) -> None:
             )
 
 
-def _given(value: Any) -> str:
+def _given(name: str, value: Any) -> str:
+    """A setting's value in one arm: a flag is given or not, what a server states is yes or no."""
+    stated = name.startswith("server:")
+    if value is None:
+        return "not stated" if stated else "not given"
+    if isinstance(value, bool):
+        return "no" if not value else "yes" if stated else "given"
     if isinstance(value, list) and len(value) > NAMED and all(isinstance(v, int) for v in value):
         return f"{len(value)} numbers, {min(value)} to {max(value)}"
-    return "not given" if value is None else "given" if value is True else str(value)
+    return str(value)
 
 
 RULES = (

@@ -43,7 +43,7 @@ def versions() -> dict[str, str]:
 def hardware(devices: Iterable[str] = ()) -> dict[str, Any]:
     """CPU, cores, memory and kernel of this host, and the GPUs among `devices`.
 
-    `gpus` is missing where there are none, or where the driver does not answer.
+    `gpus` and their `driver` are missing where there are none, or where the driver does not answer.
     """
     return {
         **_gpus(devices),
@@ -55,13 +55,16 @@ def hardware(devices: Iterable[str] = ()) -> dict[str, Any]:
     }
 
 
-def _gpus(devices: Iterable[str]) -> dict[str, list[str]]:
+def _gpus(devices: Iterable[str]) -> dict[str, Any]:
     gpus = gpu.of(devices)
     if not gpus:
         return {}
     try:
         with gpu.nvml() as driver:
-            return {"gpus": gpu.names(driver, gpus)}
+            return {
+                "gpus": gpu.names(driver, gpus),
+                "driver": driver.nvmlSystemGetDriverVersion(),
+            }
     except gpu.NvmlUnavailable:
         return {}
 

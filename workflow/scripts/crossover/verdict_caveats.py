@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 OUTPUT_LENGTH_TOLERANCE = 0.02
 """Relative difference of the arms' mean output lengths from which it is flagged."""
 
+UNLIKE_LEVELS = frozenset({"cap_differs", "running_differs"})
+"""Why parity leaves a whole level out; its caveat says so, and the level's points may be valid."""
+
 Caveat = dict[str, str]
 
 
 def of_extent(known: Mapping[str, Any], axis: Axis) -> list[Caveat]:
     """Points and levels that are not in the comparison."""
     notes = []
-    if known["bad_rows"]:
-        left_out = len(known["bad_rows"])
-        noun = "point was" if left_out == 1 else "points were"
-        notes.append(_note("points_left_out", f"{left_out} invalid {noun} left out."))
+    invalid = sum(not UNLIKE_LEVELS.issuperset(row["reasons"]) for row in known["bad_rows"])
+    if invalid:
+        noun = "point was" if invalid == 1 else "points were"
+        notes.append(_note("points_left_out", f"{invalid} invalid {noun} left out."))
     if known["dropped_levels"]:
         notes.append(
             _note(

@@ -14,7 +14,7 @@ from typing import Any
 
 from crossover.compare.results import Results
 from crossover.parity import MACHINE
-from crossover.report.wording import MISSING, engine_name, listed, moment
+from crossover.report.wording import MISSING, commit_words, engine_names, listed, moment
 from crossover.rounds import FIRST_TRIAL
 
 LENGTHS_ALIKE = 0.05
@@ -115,12 +115,12 @@ def _hardware(campaign: Results) -> Iterable[str]:
         known = json.loads(session["hardware"] or "{}")
         if kept := {k: known[k] for k in MACHINE if known.get(k)}:
             yield "; ".join(
-                f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in kept.items()
+                f"{k} {v if isinstance(v, str) else listed(v)}" for k, v in kept.items()
             )
 
 
 def _engine(campaign: Results) -> Iterable[str]:
-    return (engine_name(s["engine"], s["engine_version"]) for s in campaign.sessions if s["engine"])
+    return engine_names(campaign.sessions)
 
 
 def _days(campaign: Results) -> Iterable[str]:
@@ -154,7 +154,7 @@ FACTS: dict[str, Callable[[Results], Iterable[str]]] = {
     "measured on": _days,
     "trials": _trials,
     "measuring protocol": _column("protocol"),
-    "measuring code": _column("commit"),
+    "measuring code": lambda c: map(commit_words, _column("commit")(c)),
     "metric": _setting("metric"),
     "margin": _setting("margin"),
     "confidence": _setting("confidence"),

@@ -317,11 +317,13 @@ def _sheet(campaigns: Sequence[Results]) -> Table:
 
 
 def _commands(campaigns: Sequence[Results]) -> Iterable[tuple[str, str]]:
-    """(campaign and variant, the command of its server) of every different command."""
+    """(campaign and variant, the first command of its server) of every different server."""
     for c in campaigns:
         for variant in dict.fromkeys(s["variant"] for s in c.sessions):
-            commands = dict.fromkeys(
-                shlex.join(s["command"]) for s in c.sessions_of(variant) if s["command"]
-            )
-            for command in commands:
+            servers: dict[str, str] = {}
+            for s in c.sessions_of(variant):
+                if s["command"]:  # a port may differ from start to start, and stands in no digest
+                    command = shlex.join(s["command"])
+                    servers.setdefault(s["server_digest"] or command, command)
+            for command in servers.values():
                 yield f"{c.label}: {variant}", command

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossover import records
-from crossover.report.wording import Row, counted, listed, session_name
+from crossover.report.wording import Row, commit_words, counted, listed, session_name
 
 if TYPE_CHECKING:
     from crossover.campaign import Campaign, Slo
@@ -177,19 +177,30 @@ def _how_imported(campaign: Campaign) -> list[str]:
     ]
 
 
+LABELS = {
+    "config_sha256": "Config SHA-256",
+    "dates": "Sessions started",
+    "memory_gib": "memory, GiB",
+}
+
+
 def provenance_items(provenance: Row) -> list[tuple[str, Any]]:
     """(label, value): commands as a list of strings, other structures flattened to lines."""
     result = []
     for key, value in provenance.items():
         if value is None or key == "config_text":
             continue
-        label = {"config_sha256": "Config SHA-256"}.get(key, key.replace("_", " ").capitalize())
+        label = LABELS.get(key, key.capitalize())
         if not value:
             value = "not on record"
         elif key == "commands":
             value = [c if isinstance(c, str) else shlex.join(c) for c in value]
         elif isinstance(value, Mapping):
-            value = "\n".join(f"{k}: {_plain(v)}" for k, v in value.items())
+            value = "\n".join(f"{LABELS.get(k, k)}: {_plain(v)}" for k, v in value.items())
+        elif key == "commits":
+            value = listed(map(commit_words, value))
+        elif key == "dates":
+            value = " to ".join(dict.fromkeys(value))
         else:
             value = _plain(value)
         result.append((label, value))

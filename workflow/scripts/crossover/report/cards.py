@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -176,10 +177,10 @@ def _facts(verdict: Row, campaign: Campaign, policy: Row) -> Iterable[tuple[str,
             f"if repeated runs varied by {indicative['assumed_cv'] * 100:g} %: {said}",
         )
     if (needed := verdict["needed"]) and judged_by_sign:
-        yield (
-            "To resolve",
-            "; ".join(f"{axis.at(n['level'])}: {_to_resolve(n)}" for n in needed),
-        )
+        ways: dict[str, list[float]] = defaultdict(list)
+        for n in needed:
+            ways[_to_resolve(n)].append(n["level"])
+        yield "To resolve", "; ".join(f"{axis.at(*at)}: {way}" for way, at in ways.items())
     if dropped := verdict["dropped_levels"]:
         yield "Left out", f"{axis.at(*dropped)}: one arm alone has a valid measurement there"
     if reasons := verdict["reasons"]:
@@ -188,7 +189,8 @@ def _facts(verdict: Row, campaign: Campaign, policy: Row) -> Iterable[tuple[str,
 
 def _to_resolve(needed: Row) -> str:
     if needed["window_cv"] is not None:
-        return f"longer windows, of which one is uncertain by {percent(needed['window_cv'])[1:]}"
+        known_to = f"±{100 * needed['window_cv']:.0f}\N{NO-BREAK SPACE}%"
+        return f"longer windows (load.steady), as one alone is known to {known_to} at best"
     if needed["trials"] is None:
-        return "too small a difference"
+        return "no sensible number of trials, so small is the difference"
     return f"about {counted(needed['trials'], 'trial')}"

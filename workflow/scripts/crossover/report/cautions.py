@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from crossover.reasons import remedy, words
 from crossover.report.wording import (
     Row,
     comparison_name,
+    joined,
     listed,
     percent,
     session_name,
@@ -45,63 +47,89 @@ def find(
     primary = [v for v in judged if v["metric"] == campaign.analysis.metric]
     found = [
         Caution("Not measured", _not_measured(campaign, points, axis), serious=True),
-        Caution("Limits of the verdicts", _limits(campaign, judged, axis)),
-        Caution("Invalid points, left out of the verdicts", _invalid(levels, axis), serious=True),
+        Caution("Limits of the verdicts", _limits(campaign, judged)),
+        Caution(
+            "Invalid points, left out of the verdicts",
+            _grouped(points, _invalid_reasons, axis),
+            serious=True,
+        ),
         Caution("Failed requests", _failed(levels)),
         Caution("Too few trials", _few_trials(campaign, primary)),
         Caution("Change over time", _drift(campaign, primary)),
-        Caution("Remarks on points", _remarks(points, axis)),
-        Caution("Sessions", _session_problems(sessions), serious=True),
+        Caution("Remarks on points", _grouped(points, lambda p: p["warnings"] or (), axis)),
+        Caution("Sessions", _session_problems(sessions, points), serious=True),
     ]
     return [w for w in found if w.items]
 
 
-def _not_measured(campaign: Campaign, points: Sequence[Row], axis: Axis) -> list[str]:
+Place = tuple[str, str]
+"""variant, or the name of a comparison; and workload"""
+
+
+def missing(campaign: Campaign, points: Sequence[Row]) -> Iterable[tuple[Place, float, list[int]]]:
+    """(place, level, trials) of what was planned and not measured; rounds of refinement aside."""
     done = {(p["variant"], p["workload"], p["level"], p["trial"]) for p in points}
-    items = []
-    for variant in campaign.variants:
-        for workload in campaign.workloads:
-            missing = {
-                c: [
-                    t
-                    for t in range(1, campaign.load.trials + 1)
-                    if (variant, workload, c, t) not in done
-                ]
-                for c in campaign.load.levels
-            }
-            if any(missing.values()):
-                items.append(f"{variant}, {workload}: {_where(missing, axis)}")
+    for place in itertools.product(campaign.variants, campaign.workloads):
+        for level in campaign.load.levels:
+            planned = range(1, campaign.load.trials + 1)
+            if trials := [t for t in planned if (*place, level, t) not in done]:
+                yield place, level, trials
+
+
+def _not_measured(campaign: Campaign, points: Sequence[Row], axis: Axis) -> list[str]:
+    found: dict[Place, dict[float, list[int]]] = defaultdict(dict)
+    for place, level, trials in missing(campaign, points):
+        found[place][level] = trials
+    items = _places(found, axis)
     if items and not campaign.imports:
         items.append("To do: run the campaign again, which measures what is missing")
     return items
 
 
+def _places(trials_at: Mapping[Place, Mapping[float, Sequence[int]]], axis: Axis) -> list[str]:
+    """`plain, chat and code – concurrency 1, 4 (trials 1, 2)`: alike places together."""
+    alike: dict[str, list[Place]] = defaultdict(list)
+    for place, of_place in trials_at.items():
+        alike[_where(of_place, axis)].append(place)
+    return [f"{_names(places)} – {where}" for where, places in alike.items()]
+
+
+def _names(places: Iterable[Place]) -> str:
+    """`plain and ngram-3, chat and code`: variants of the same workloads together."""
+    workloads: dict[str, list[str]] = defaultdict(list)
+    for variant, workload in places:
+        workloads[variant].append(workload)
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for variant, those in workloads.items():
+        alike[tuple(those)].append(variant)
+    return "; ".join(f"{joined(variants)}, {joined(those)}" for those, variants in alike.items())
+
+
 def _where(trials_at: Mapping[float, Sequence[int]], axis: Axis) -> str:
-    """`concurrency 1, 4 (trials 1, 2); concurrency 16 (trial 2)`."""
+    """`concurrency 1, 4 (trials 1, 2), concurrency 16 (trial 2)`."""
     levels: dict[tuple[int, ...], list[float]] = defaultdict(list)
     for level, trials in sorted(trials_at.items()):
-        if trials:
-            levels[tuple(sorted(trials))].append(level)
-    return "; ".join(
+        levels[tuple(sorted(trials))].append(level)
+    return ", ".join(
         f"{axis.at(*those)} (trial{'' if len(trials) == 1 else 's'} {listed(trials)})"
         for trials, those in levels.items()
     )
 
 
-def _limits(campaign: Campaign, judged: Sequence[Row], axis: Axis) -> list[str]:
-    """What a verdict on several metrics repeats is said once."""
-    items: dict[tuple[str, str], str] = {}
+def _limits(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
+    """What several verdicts repeat, on one metric or another, is said once."""
+    found: dict[str, dict[Place, str]] = defaultdict(dict)
     for verdict in judged:
-        where = f"{comparison_name(verdict, campaign)}, {verdict['workload']}: "
+        place = comparison_name(verdict, campaign), verdict["workload"]
         metric = verdict["metric"]
         named = "" if metric == campaign.analysis.metric else f"{title_of(metric)}: "
         for caveat in verdict["caveats"]:
-            items.setdefault((where, caveat["text"]), f"{where}{named}{caveat['text']}")
-        for arm, feasible in verdict["feasible_max"].items():
-            if feasible is not None and feasible < max(campaign.load.levels):
-                text = f"the highest valid level of {verdict[arm]} is {axis.at(feasible)}"
-                items.setdefault((where, text), where + text)
-    return list(items.values())
+            found[caveat["text"]].setdefault(place, named)
+    return [
+        f"{_names(p for p, metric in places.items() if metric == named)}: {named}{text}"
+        for text, places in found.items()
+        for named in dict.fromkeys(places.values())
+    ]
 
 
 def _drift(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
@@ -114,28 +142,24 @@ def _drift(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
     ]
 
 
-def _remarks(points: Sequence[Row], axis: Axis) -> list[str]:
-    """What is remarked on every point is said once."""
-    remarks = [dict.fromkeys(p["warnings"] or ()) for p in points]
-    shared = [text for text in (remarks[0] if remarks else ()) if all(text in r for r in remarks)]
-    rest = _grouped(points, lambda p: [t for t in p["warnings"] or () if t not in shared], axis)
-    return [f"all points: {words(text)}{_to_do(text, points[0])}" for text in shared] + rest
-
-
 def _grouped(points: Sequence[Row], texts: Callable[[Row], Iterable[str]], axis: Axis) -> list[str]:
-    """One line a (variant, workload, text) with its levels and trials."""
-    groups: dict[tuple[str, str, str, str], dict[float, list[int]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    """One line a text, with the places, levels and trials that have it."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for p in points:
-        for text in texts(p):
-            groups[p["variant"], p["workload"], text, _to_do(text, p)][p["level"]].append(
-                p["trial"]
-            )
+        for text in dict.fromkeys(texts(p)):
+            groups[words(text), _to_do(text, p)].append(p)
     return [
-        f"{variant}, {workload}: {words(text)} – {_where(those, axis)}{to_do}"
-        for (variant, workload, text, to_do), those in groups.items()
+        f"{text} – {_all_or(points, those, axis)}{to_do}" for (text, to_do), those in groups.items()
     ]
+
+
+def _all_or(points: Sequence[Row], those: Sequence[Row], axis: Axis) -> str:
+    if len(those) == len(points) > 1:
+        return "all points"
+    trials_at: dict[Place, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for p in those:
+        trials_at[p["variant"], p["workload"]][p["level"]].append(p["trial"])
+    return "; ".join(_places(trials_at, axis))
 
 
 def _to_do(text: str, point: Row) -> str:
@@ -144,12 +168,8 @@ def _to_do(text: str, point: Row) -> str:
     return f". To do: {advice}" if advice else ""
 
 
-def _invalid(levels: Sequence[Level], axis: Axis) -> list[str]:
-    return _grouped(
-        [p for level in levels for p in level.invalid],
-        lambda p: p["invalid_reasons"] or ("no reason was recorded",),
-        axis,
-    )
+def _invalid_reasons(point: Row) -> Sequence[str]:
+    return () if point["valid"] else point["invalid_reasons"] or ("no reason was recorded",)
 
 
 def _failed(levels: Sequence[Level]) -> list[str]:
@@ -173,20 +193,21 @@ def _few_trials(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
         if campaign.imports
         else "set load.trials to 3 or more"
     )
-    return [
-        f"{comparison_name(v, campaign)}, {v['workload']}: one trial gives no interval, so there is no "
-        f"verdict; {more}"
-        for v in judged
-        if v["n_trials"] == 1
-    ]
+    single = [(comparison_name(v, campaign), v["workload"]) for v in judged if v["n_trials"] == 1]
+    text = f"one trial gives no interval, so there is no verdict; {more}"
+    return [f"{_names(single)}: {text}"] if single else []
 
 
-def _session_problems(sessions: Sequence[Row]) -> list[str]:
+def _session_problems(sessions: Sequence[Row], points: Sequence[Row]) -> list[str]:
     items = []
+    measured = {p["session_id"] for p in points}
     versions: dict[str, set[str]] = defaultdict(set)
     for s in sessions:
         if s["engine"] and s["engine_version"]:
             versions[s["engine"]].add(s["engine_version"])
+        if s["session_id"] not in measured:
+            never = "" if s["ready_after_s"] else "the server never became ready, and "
+            items.append(f"{session_name(s)}: {never}no point was measured")
         if s["killed"]:
             items.append(f"{session_name(s)}: the server did not end when asked and was killed")
         if s["processes_left"]:

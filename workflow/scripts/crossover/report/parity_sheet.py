@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossover.reasons import words
 from crossover.report.figure import Table
-from crossover.report.wording import MISSING, Row, comparison_name, counted, level_text, listed
+from crossover.report.wording import (
+    MISSING,
+    Row,
+    comparison_name,
+    counted,
+    joined,
+    level_text,
+    listed,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from crossover.campaign import Campaign
 
 EFFECTS = {
@@ -24,14 +35,17 @@ EFFECTS = {
 }
 """In the order in which they are shown."""
 
+EXPECTED = ("speculation", "harmless")
+
 
 @dataclass(frozen=True)
 class Sheet:
-    """The parity of one comparison: `notable` rows first, then what is the same."""
+    """The parity of one comparison: `notable` rows are shown, the others are folded."""
 
     title: str
     summary: str
     notable: Table
+    expected: Table
     same: Table
 
 
@@ -45,19 +59,20 @@ def sheet_of(verdict: Row, campaign: Campaign) -> Sheet | None:
     rows = sorted(parity["sheet"], key=lambda r: order.index(r["effect"]))
     columns = ["What", verdict["baseline"], verdict["variant"], "Effect"]
     cells = [(r["effect"], [_what(r["what"]), *_values(r), EFFECTS[r["effect"]]]) for r in rows]
+
+    def table(caption: str, effects: Iterable[str]) -> Table:
+        of_these = [c for e, c in cells if e in effects and c[1:3] != ["unknown"] * 2]
+        return Table(caption=f"{caption}: {name}.", columns=columns, rows=of_these)
+
     return Sheet(
         title=name,
         summary=_summary(parity),
-        notable=Table(
-            caption=f"What differs between the arms, or is not known of one: {name}.",
-            columns=columns,
-            rows=[c for effect, c in cells if effect != "same" and c[1:3] != ["unknown"] * 2],
+        notable=table(
+            "What differs in a way that matters, or is not known of one",
+            set(EFFECTS) - {*EXPECTED, "same"},
         ),
-        same=Table(
-            caption=f"What is the same in both arms: {name}.",
-            columns=columns,
-            rows=[c for effect, c in cells if effect == "same"],
-        ),
+        expected=table("What differs as it should, or harmlessly", EXPECTED),
+        same=table("What is the same in both arms", ["same"]),
     )
 
 
@@ -73,7 +88,14 @@ def _values(row: Row) -> list[str]:
     """Both arms' values; an unknown one is called so, a flag that was not given has a dash."""
     given = row["what"].startswith(("-", "$", "server:"))
     missing = MISSING if row["known"] or given else "unknown"
-    return [missing if (v := row[arm]) is None else _shown(v) for arm in ("baseline", "variant")]
+    return [
+        missing
+        if (v := row[arm]) is None
+        else "given"
+        if v is True and row["what"].startswith("-")
+        else _shown(v)
+        for arm in ("baseline", "variant")
+    ]
 
 
 def _shown(value: Any) -> str:
@@ -99,8 +121,13 @@ def _summary(parity: Row) -> str:
     ]
     if unknown:
         parts.append(f"Not known of both: {listed(unknown)}.")
+    left_out: dict[str, list[str]] = defaultdict(list)
     for left in parity["levels_left_out"]:
-        parts.append(f"Level {level_text(left['level'])} is left out: {words(left['reason'])}.")
+        left_out[left["reason"]].append(level_text(left["level"]))
+    for reason, levels in left_out.items():
+        noun = "Level" if len(levels) == 1 else "Levels"
+        verb = "is" if len(levels) == 1 else "are"
+        parts.append(f"{noun} {joined(levels)} {verb} left out: {words(reason)}.")
     if agreement := parity["greedy_agreement"]:
         parts.append(
             f"{agreement['identical']:,} of {agreement['pairs']:,} pairs of answers at temperature 0 "

@@ -130,5 +130,5 @@ def _own_terms(found: Row) -> tuple[str, str] | None:
         return None
     return (
         f"The same as {terms['engine']} takes it (server settings)",
-        json.dumps(terms["settings"], indent=1, ensure_ascii=False),
+        json.dumps(terms["settings"], ensure_ascii=False),
     )

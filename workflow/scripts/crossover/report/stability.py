@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def drift_figure(
         if session in started
     ]
     said = [s for v in judged if (s := _drift_words(v, campaign))]
-    none = "No change with time can be told: it takes two sessions of a variant or more."
+    none = "No change with time can be told: it takes two sessions or more of each variant."
     return figure_of(
         "drift",
         "campaign",
@@ -103,14 +104,21 @@ def _span(hours: float) -> str:
     return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
 
 
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def session_table(sessions: Sequence[Row], points: Sequence[Row], campaign: Campaign) -> Table:
     """Every life of a server, or what counts as one."""
     measured: Counter[Any] = Counter(p["session_id"] for p in points)
 
     def end(s: Row) -> str:
         text = s["stop_reason"] or MISSING
-        if s["exit_code"] is not None:
-            text += f", exit status {s['exit_code']}"
+        if (status := s["exit_code"]) is not None:
+            text += f", exit status {status}" if status >= 0 else f", ended by {_signal(-status)}"
         return text + (", killed" if s["killed"] else "")
 
     return Table(

@@ -30,7 +30,7 @@ from crossover.report.stability import drift_figure, session_table
 from crossover.report.timeline import figure as timeline_figure
 from crossover.report.timeline import read_series
 from crossover.report.why import Why, explain
-from crossover.report.wording import MISSING, Row, counted, engine_name, listed, moment, title_of
+from crossover.report.wording import MISSING, Row, counted, engine_names, listed, moment, title_of
 from crossover.rounds import FIRST_TRIAL
 
 if TYPE_CHECKING:
@@ -171,23 +171,32 @@ def prepare(
 def _headline(
     campaign: Campaign, points: Sequence[Row], sessions: Sequence[Row]
 ) -> list[tuple[str, str]]:
-    engines = {(s["engine"], s["engine_version"]) for s in sessions if s["engine"]}
-    engines = engines or {(v.engine, None) for v in campaign.variants.values()}
+    engines = engine_names(sessions) or sorted({v.engine for v in campaign.variants.values()})
     times = [s["started_at"] for s in sessions if s["started_at"] is not None]
     times = times or [p["started_at"] for p in points if p["started_at"] is not None]
     days = sorted({moment(t)[:10] for t in times})
     measured = MISSING if not days else days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return [
         ("Model", campaign.model.name),
-        ("Engine", listed(sorted(engine_name(*e) for e in engines))),
+        ("Engine", listed(engines)),
         ("Baseline", campaign.baseline),
         ("Measured", measured),
         (
             "Extent",
-            f"{counted(len(points), 'point')} in {counted(len(sessions), 'session')}, "
+            f"{_measured(campaign, points)} in {counted(len(sessions), 'session')}, "
             f"{_trials(points)}",
         ),
     ]
+
+
+def _measured(campaign: Campaign, points: Sequence[Row]) -> str:
+    """`36 points`; of a campaign that is not complete, `24 of 36 planned points`."""
+    missing = sum(len(trials) for _, _, trials in cautions.missing(campaign, points))
+    if not missing or campaign.imports:
+        return counted(len(points), "point")
+    load = campaign.load
+    planned = len(campaign.variants) * len(campaign.workloads) * len(load.levels) * load.trials
+    return f"{planned - missing} of {counted(planned, 'planned point')}"
 
 
 def _trials(points: Sequence[Row]) -> str:

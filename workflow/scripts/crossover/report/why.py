@@ -52,12 +52,21 @@ def explain(
         figure=_figure(found, verdict, name, workload, levels, campaign, axis)
         if found["levels"]
         else None,
-        sentences=[s if found["levels"] else f"{name}: {s}" for s in found["sentences"]],
+        sentences=_sentences(found)
+        if found["levels"]
+        else [f"{name}: {s}" for s in found["sentences"]],
         table=_table(found, name, workload, levels, axis) if found["levels"] else None,
         predictions=_predictions(found, name, workload, axis)
         if any(p["levels"] for p in found["what_if"])
         else None,
     )
+
+
+def _sentences(found: Row) -> list[str]:
+    """Of the levels' sentences those of both ends and of every change; the table has them all."""
+    pays = [n["pays"] for n in found["levels"]]
+    told = [i for i in range(len(pays)) if i in (0, len(pays) - 1) or pays[i] != pays[i - 1]]
+    return [found["sentences"][i] for i in told] + found["sentences"][len(pays) :]
 
 
 def _figure(

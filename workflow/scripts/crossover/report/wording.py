@@ -133,6 +133,12 @@ def listed(values: Iterable[Any]) -> str:
     return ", ".join(str(v) for v in values) or MISSING
 
 
+def joined(values: Iterable[str]) -> str:
+    """`plain`, `plain and ngram-3`, `plain, ngram-3 and ngram-5`."""
+    *first, last = values
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def counted(n: int, thing: str) -> str:
     """`1 trial`, `3 trials`."""
     return f"{n:,} {thing}" + ("" if n == 1 else "s")
@@ -170,6 +176,18 @@ def engine_name(engine: str | None, version: str | None) -> str:
     if engine and version and not version.startswith(engine):
         return f"{engine} {version}"
     return version or engine or MISSING
+
+
+def engine_names(sessions: Iterable[Row]) -> list[str]:
+    """The engines of sessions; one whose server never told its version is the others' engine."""
+    found = {(s["engine"], s["engine_version"]) for s in sessions if s["engine"]}
+    told = {engine for engine, version in found if version}
+    return sorted(engine_name(*e) for e in found if e[1] or e[0] not in told)
+
+
+def commit_words(commit: str) -> str:
+    """A commit as provenance records it, in which `+` stands for a changed working tree."""
+    return f"{commit[:-1]} with uncommitted changes" if commit.endswith("+") else commit
 
 
 def session_name(session: Row) -> str:
