@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-SHARED = ("by_itself", "clone", "cluster", "imported", "live", "measured", "rated", "refined")
-"""Fixtures that are made once for the tests of a module or more: these run on one worker."""
+SHARED = (
+    "by_itself",
+    "clone",
+    "cluster",
+    "container",
+    "imported",
+    "live",
+    "measured",
+    "rated",
+    "refined",
+)
+"""Fixtures made once for several tests, or looked for on the whole machine: one worker's."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -12,13 +12,12 @@ from typing import Any
 import psutil
 
 STAND_INS = Path(__file__).parents[1] / "stand_ins"
-ADDRESS = "runtime.sock"
 
 
 @contextlib.contextmanager
 def runtime(folder: Path) -> Iterator[dict[str, Any]]:
     """A runtime's daemon, and the settings of a variant whose server runs in one of its containers."""
-    address = str(folder / ADDRESS)
+    address = str(folder / "runtime.sock")
     daemon = subprocess.Popen(
         [sys.executable, str(STAND_INS / "container_daemon.py"), address],
         stdout=subprocess.PIPE,
@@ -42,12 +41,12 @@ def runtime(folder: Path) -> Iterator[dict[str, Any]]:
         daemon.stdout.close()
 
 
-def containers(folder: Path) -> list[psutil.Process]:
-    """The servers that run in containers of the runtime in this folder."""
+def containers() -> list[psutil.Process]:
+    """The servers that run in containers."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             parent = process.parent()
-            if parent and str(folder / ADDRESS) in parent.cmdline():
+            if parent and "container_daemon.py" in " ".join(parent.cmdline()):
                 found.append(process)
     return found

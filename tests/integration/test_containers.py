@@ -24,17 +24,15 @@ def contained(tmp_path: Path, container: dict[str, Any]) -> Workflow:
 
 
 @pytest.mark.parametrize("kill", [kill_supervisor, cut_power], ids=lambda kill: kill.__name__)
-def test_a_container_is_ended_whoever_is_killed(
-    contained: Workflow, kill: Callable, tmp_path: Path
-):
+def test_a_container_is_ended_whoever_is_killed(contained: Workflow, kill: Callable):
     run = Run(contained)
     wait_for(lambda: measuring(run), "a point after the first")
-    assert containers(tmp_path)
+    assert containers()
     kill(run, measuring)
     run.process.wait(60)
     assert "Traceback" not in run.output
     wait_for(lambda: not run.processes(), "the end of all processes of ours", 10.0)
-    assert bool(containers(tmp_path)) == (kill is cut_power), "Snakemake's last act ends it"
+    assert bool(containers()) == (kill is cut_power), "Snakemake's last act ends it"
     contained.run(*COMMAND)
     assert len(contained.points()) == 4
-    assert not containers(tmp_path)
+    assert not containers()

@@ -337,23 +337,23 @@ def test_workers_that_outlive_their_supervisor_are_ended_before_their_memory_is_
 # ------------------------------------------------------------------ containers (stand-in runtime)
 
 
-def test_a_container_is_ended_by_its_stop_command(life, container, tmp_path):
+def test_a_container_is_ended_by_its_stop_command(life, container):
     handle = life.ready(**container)
-    (inside,) = containers(tmp_path)
+    (inside,) = containers()
     assert processes.SESSION_MARK not in inside.environ()
     life.stop()
-    assert not containers(tmp_path)
+    assert not containers()
     assert not processes.is_port_open("127.0.0.1", handle.port)
     assert session.read(handle.record)["stop_problem"] is None
 
 
-def test_a_container_outlives_its_command_and_is_ended_all_the_same(life, container, tmp_path):
+def test_a_container_outlives_its_command_and_is_ended_all_the_same(life, container):
     handle = life.ready(**container)
     cli = psutil.Process(handle.pid).children(recursive=True)[-1]
     assert "container_cli.py" in " ".join(cli.cmdline())
     cli.kill()
     wait_for(lambda: ending.ended(handle), "the end of the command")
-    wait_for(lambda: not containers(tmp_path), "the end of the container", 10.0)
+    wait_for(lambda: not containers(), "the end of the container", 10.0)
 
 
 def test_a_stop_command_that_fails_keeps_the_next_server_from_starting(life, container):
@@ -367,17 +367,17 @@ def test_a_stop_command_that_fails_keeps_the_next_server_from_starting(life, con
         life.start(**broken)
 
 
-def test_a_stop_without_a_supervisor_ends_the_container(life, container, tmp_path):
+def test_a_stop_without_a_supervisor_ends_the_container(life, container):
     handle = life.ready(**container)
     os.kill(processes.pid_of(handle.supervisor), signal.SIGKILL)
     with pytest.raises(ServerError, match="ended without a record of the stop"):
         life.stop()
-    assert not containers(tmp_path)
+    assert not containers()
 
 
-def test_after_a_kill_of_everything_the_next_start_ends_the_container(life, container, tmp_path):
+def test_after_a_kill_of_everything_the_next_start_ends_the_container(life, container):
     handle = life.ready(**container)
-    (old,) = containers(tmp_path)
+    (old,) = containers()
     for pid in [processes.pid_of(handle.supervisor), handle.pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -385,7 +385,7 @@ def test_after_a_kill_of_everything_the_next_start_ends_the_container(life, cont
     assert old.is_running(), "a container knows nothing of it"
     life.ready()
     assert not old.is_running()
-    assert not containers(tmp_path)
+    assert not containers()
     life.stop()
     assert device_lock.holder("cpu0") is None
 
