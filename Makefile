@@ -37,7 +37,8 @@ slurm: setup      ## the executor for profiles/slurm (docs/cluster.md), into .ve
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-slurm.txt
 
 test: setup lint  ## lint and all tests that take minutes
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 -m 'not alone'
+	$(BIN)/python -m pytest -m alone
 
 test-slurm: slurm  ## a campaign on a real Slurm, which is installed if it is missing (Debian, as root)
 	command -v slurmctld > /dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends slurm-wlm munge; }

@@ -1,8 +1,28 @@
-"""Options of the tests that can take long."""
+"""Options of the tests that can take long, and what runs side by side under `-n`."""
 
 from __future__ import annotations
 
 import pytest
+
+SHARED = (
+    "by_itself",
+    "clone",
+    "cluster",
+    "container",
+    "imported",
+    "live",
+    "measured",
+    "rated",
+    "refined",
+)
+"""Fixtures made once for several tests, or looked for on the whole machine: one worker's."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+    whole_module = [] if "integration" in item.path.parts else [item.path.stem]
+    for group in shared or whole_module:
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -95,6 +95,7 @@ def true_ratio(campaign: Campaign, variant: str, level: int) -> float:
     return ours / plain
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("variant", ["eagle3-as-swept", "eagle3-as-single-stream"])
 def test_the_rehearsal_measures_what_is_true_of_its_worlds(rehearsed, variant: str):
     workflow, campaign = rehearsed
@@ -106,10 +107,12 @@ def test_the_rehearsal_measures_what_is_true_of_its_worlds(rehearsed, variant: s
         assert level["label"] != ("-" if truth > 1 else "+")
 
 
+@pytest.mark.alone
 def test_a_draft_that_is_behind_everywhere_is_found_to_be(rehearsed):
     assert verdict(rehearsed[0], "eagle3-as-swept")["verdict"] == "baseline_faster_throughout"
 
 
+@pytest.mark.alone
 def test_a_lead_too_small_for_the_windows_is_left_open_and_never_denied(rehearsed):
     found = verdict(rehearsed[0], "eagle3-as-single-stream")
     labels = {level["concurrency"]: level["label"] for level in found["levels"]}
@@ -118,6 +121,7 @@ def test_a_lead_too_small_for_the_windows_is_left_open_and_never_denied(rehearse
     assert found["verdict"] in ("inconclusive", "crossover")
 
 
+@pytest.mark.alone
 def test_the_rehearsal_says_on_its_page_what_it_is(rehearsed):
     page = (rehearsed[0].folder / "reports/crossover.html").read_text()
     assert "Rehearsal on the simulated engine." in page

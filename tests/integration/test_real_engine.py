@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pytest
 import yaml
 from integration.workflow_copy import ROOT, Workflow
 
 
+@pytest.mark.alone
 def test_a_real_engine_is_measured_and_agrees_with_its_own_counters(tmp_path: Path):
     workflow = Workflow.fresh(tmp_path / "workflow")
     shutil.copy2(ROOT / "config/prompts/code.jsonl", workflow.folder / "config/prompts")

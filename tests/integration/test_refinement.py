@@ -90,6 +90,7 @@ def workflow(refined: Workflow, tmp_path: Path) -> Workflow:
     return refined.copied_to(tmp_path / "workflow")
 
 
+@pytest.mark.alone
 def test_a_run_plans_rounds_and_measures_them(by_itself: Workflow):
     assert_measured_as_planned(by_itself)
     assert not by_itself.plan()
@@ -106,6 +107,7 @@ def test_a_run_plans_rounds_and_measures_them(by_itself: Workflow):
     assert first["comparisons"][0]["why"] == "nothing was repeated"
 
 
+@pytest.mark.alone
 def test_the_verdict_says_what_came_of_it(by_itself: Workflow):
     found = json.loads((by_itself.folder / "results/test/verdicts.json").read_text())
     assert found["settings"]["alpha"] == pytest.approx(0.02)

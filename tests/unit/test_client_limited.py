@@ -10,6 +10,8 @@ import threading
 import pytest
 from sse_server import SseServer, answer
 
+pytestmark = pytest.mark.alone
+
 CLIENT = """
 import json, sys
 from crossover.campaign import Load, Model, Steady, Warmup, Workload

@@ -19,11 +19,12 @@ from unit.report_fixtures import PROVENANCE
 
 from crossover.campaign import Analysis, Campaign, load_campaign
 from crossover.errors import CampaignError, ResultFileError
-from crossover.imports.files import result_files
+from crossover.imports.files import read_files, result_files
 from crossover.imports.found import completed
 from crossover.imports.names import choose_baseline, variant_of
-from crossover.imports.tables import import_files
+from crossover.imports.tables import import_files, rows
 from crossover.provenance import of_campaign
+from crossover.records import POINTS, REQUESTS, SESSIONS, to_table
 from crossover.report.page import render
 from crossover.verdicts import judge
 
@@ -239,14 +240,17 @@ ODD_VALUES = (None, "x", [], [1], {}, {"a": 1}, 7, -1.5, float("nan"), True)
     ids=["vllm", "sweep", "guidellm", "aiperf"],
 )
 def test_a_value_of_another_kind_is_missing_or_refused_in_words(tmp_path, result):
-    outputs = {n: str(tmp_path / f"{n}.parquet") for n in ("points", "requests", "sessions")}
     for place in places(result):
         for odd in ODD_VALUES:
             changed = copy.deepcopy(result)
             functools.reduce(lambda part, key: part[key], place[:-1], changed)[place[-1]] = odd
             path = str(foreign.write(tmp_path / "plain_c4.json", changed))
             with contextlib.suppress(ResultFileError):
-                import_files([path], campaign="x", baseline=None, imports=path, **outputs)
+                reading = read_files([path])
+                baseline = choose_baseline([run.variant for run in reading.runs], None, path)
+                found = rows(reading, campaign="x", baseline=baseline)
+                for table, columns in zip(found, (POINTS, REQUESTS, SESSIONS), strict=True):
+                    to_table(table, columns)
 
 
 def places(value: Any, above: tuple = ()) -> Iterator[tuple]:

@@ -24,6 +24,8 @@ from crossover.load.client import run_load
 from crossover.measure import measure_point
 from crossover.prompt_sets import FromFile
 
+pytestmark = pytest.mark.alone
+
 RATE = 40.0
 LOAD = Load(
     arrivals=Arrivals((RATE,), process="constant", max_in_flight=60),

@@ -4,8 +4,6 @@ import hashlib
 import io
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -456,35 +454,6 @@ def test_points_can_be_taken_from_the_page_as_csv(usual):
     rows = list(csv.DictReader(io.StringIO(base64.b64decode(uri.split(",")[1]).decode())))
     assert [float(r[COLUMN]) for r in rows] == table[COLUMN].to_pylist()
     assert {r["gpu_energy_j"] for r in rows} == {""}
-
-
-# ------------------------------------------------------------------ in a browser
-
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_draws_every_chart_under_the_policy_without_complaint(usual, tmp_path):
-    html = usual[2]
-    (tmp_path / "report.html").write_text(html)
-    seen = subprocess.run(
-        [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--enable-logging=stderr", "--virtual-time-budget=20000", "--window-size=1000,9000"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"),
-            f"file://{tmp_path / 'report.html'}",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert [line for line in seen.stderr.splitlines() if "CONSOLE" in line] == []
-    drawn = re.findall(r'<div class="live vega-embed[^"]*"[^>]*><svg', seen.stdout)
-    shown = [name for name in EVERY_FIGURE if not name.startswith("speedup-code-")]
-    assert len(drawn) == len(shown)  # the other metrics are drawn when they are chosen
-    assert seen.stdout.count('class="speedup is-live"') == 1
 
 
 # ------------------------------------------------------------------ looks

@@ -230,6 +230,7 @@ async def load(http, concurrency, seconds):
 
 @pytest.mark.parametrize("drafted", [0, 3])
 @pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.alone
 def test_a_real_closed_loop_gives_the_true_throughput(drafted, concurrency):
     """In the server's own step time, which a busy machine does not stretch."""
     # the wide overhead gives a starved client time to send its next request
