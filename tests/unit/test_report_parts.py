@@ -14,7 +14,17 @@ from report_fixtures import COLUMN, PROVENANCE, campaign, points, requests, resu
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
 from crossover.campaign import Arrivals, Refine, Slo, WhatIf
 from crossover.records import REQUESTS, to_table, write_parquet
-from crossover.report import appendix, charts, failures, levels, theme, timeline, view, wording
+from crossover.report import (
+    appendix,
+    between,
+    charts,
+    failures,
+    levels,
+    theme,
+    timeline,
+    view,
+    wording,
+)
 from crossover.report.parity_sheet import sheet_of
 from crossover.report.recommendation import recommend
 
@@ -377,6 +387,15 @@ def test_line_and_band_pass_one_where_the_verdict_says():
         drawn = {r["level"]: r for r in rows}
         for m in figure.means:
             assert {c: drawn[m["level"]][c] for c in columns} == {c: m[c] for c in columns}
+
+
+def test_a_variant_without_bounds_has_no_band_beside_one_that_has():
+    figure = prepared(campaign()).workloads[0].ratios[0]
+    single = [{**m, "variant": "single-trial", "lo": None, "hi": None} for m in figure.means]
+    both = replace(
+        figure, variants=[*figure.variants, "single-trial"], means=[*figure.means, *single]
+    )
+    assert {row["variant"] for row in between.band(both)} == {"ngram-3"}
 
 
 def test_crossings_are_labelled_only_where_the_labels_have_room():

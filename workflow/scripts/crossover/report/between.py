@@ -35,9 +35,11 @@ def band(figure: Figure) -> Rows:
 
 def _band_of(variant: str, bounded: Rows, crossings: Rows) -> Rows:
     mine = [m for m in bounded if m["variant"] == variant]
+    if not mine:
+        return []
     edges = {side: {m["level"]: m[side] for m in mine} for side in ("lo", "hi")}
     for c in crossings:
-        if c["variant"] == variant and mine and None not in (c["lo"], c["hi"]):
+        if c["variant"] == variant and None not in (c["lo"], c["hi"]):
             first, second = ("lo", "hi") if c["direction"] == "down" else ("hi", "lo")
             edges[first].setdefault(c["lo"], 1.0)
             edges[second].setdefault(c["hi"], 1.0)
