@@ -282,7 +282,8 @@ def test_what_was_not_measured_is_named():
     found = results(c, table.filter([not m for m in missing]))
     text = Document(page(c, found)).text
     assert (
-        "Not measured ngram-3, code – concurrency 1 (trial 2), concurrency 16, 64 (trial 3)" in text
+        "Not measured ngram-3, code, at concurrency 1 (trial 2) and concurrency 16, 64 (trial 3)"
+        in text
     )
     assert "Extent 21 of 24 planned points in" in text
 
@@ -344,7 +345,7 @@ def test_no_points_at_all():
     c = campaign()
     document = Document(page(c, results(c, points(c).slice(0, 0))))
     assert (
-        "Not measured plain and ngram-3, code – concurrency 1, 4, 16, 64 (trials 1, 2, 3)"
+        "Not measured plain and ngram-3, code, at concurrency 1, 4, 16, 64 (trials 1, 2, 3)"
         in document.text
     )
 

@@ -9,7 +9,16 @@ import altair as alt
 import numpy as np
 import pyarrow as pa
 import pytest
-from report_fixtures import COLUMN, PROVENANCE, campaign, points, requests, results, sessions
+from report_fixtures import (
+    COLUMN,
+    LEVELS,
+    PROVENANCE,
+    campaign,
+    points,
+    requests,
+    results,
+    sessions,
+)
 
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
 from crossover.campaign import Arrivals, Slo, WhatIf
@@ -179,7 +188,7 @@ def test_differences_stand_before_what_is_unknown_and_what_is_the_same():
     assert [row[:3] for row in sheet.expected.rows] == [["--spec-type", wording.MISSING, "ngram"]]
     assert sheet.notable.rows[1][1:3] == ["unknown", "4096"]
     assert [row[0] for row in sheet.same.rows] == ["engine"]
-    assert "Not known of both: KV tokens." in sheet.summary
+    assert "Known of one arm at most: KV tokens." in sheet.summary
     assert "Of 3 facts known of both arms, 1 differs" in sheet.summary
 
 
@@ -196,7 +205,10 @@ def test_the_step_cost_is_drawn_and_tabled_as_it_was_found():
     ]
     assert [row[3] for row in why.table.rows] == ["yes", "yes", "no", "no"]
     assert [row[4][0] for row in why.table.rows] == ["≤", "≤", "≥", "≥"]
-    assert why.sentences == broken_even["sentences"]
+    both_ends_and_the_change = [0, 2, 3]
+    assert why.sentences == [
+        broken_even["sentences"][i] for i in (*both_ends_and_the_change, len(LEVELS))
+    ]
     assert "The two meet at concurrency 10.9." in why.figure.finding
 
 
