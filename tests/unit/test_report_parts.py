@@ -23,7 +23,18 @@ from report_fixtures import (
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
 from crossover.campaign import Arrivals, Slo, WhatIf
 from crossover.records import REQUESTS, to_table, write_parquet
-from crossover.report import appendix, charts, failures, levels, theme, timeline, view, wording
+from crossover.report import (
+    appendix,
+    charts,
+    curve_labels,
+    failures,
+    levels,
+    theme,
+    timeline,
+    view,
+    wording,
+)
+from crossover.report.figure import Figure
 from crossover.report.parity_sheet import sheet_of
 from crossover.report.recommendation import recommend
 
@@ -210,6 +221,23 @@ def test_the_step_cost_is_drawn_and_tabled_as_it_was_found():
         broken_even["sentences"][i] for i in (*both_ends_and_the_change, len(LEVELS))
     ]
     assert "The two meet at concurrency 10.9." in why.figure.finding
+
+
+def test_levels_too_close_to_be_told_apart_are_labelled_at_the_ends_only_where_there_is_room():
+    rows = [{"variant": "a", "level": n, "rate": 100 + n / 100, "value": 500.0} for n in range(9)]
+    apart = {"variant": "b", "level": 4, "rate": 200.0, "value": 1000.0}
+    figure = Figure(
+        "curve", "", "", "", "", CLOSED_LOOP, ["a", "b"], list(range(9)), means=[*rows, apart]
+    )
+    labelled = [
+        (r["variant"], r["level"], offset)
+        for offset, those in curve_labels.labels(figure).items()
+        for r in those
+    ]
+    of_a = {level: offset for variant, level, offset in labelled if variant == "a"}
+    assert {0, 8} <= of_a.keys()
+    assert len(set(of_a.values())) == len(of_a) <= 4
+    assert [level for variant, level, _ in labelled if variant == "b"] == [4]
 
 
 def test_a_prediction_is_called_one():

@@ -33,6 +33,9 @@ from crossover.report.wording import (
 from crossover.verdict_metrics import AXES, metric_of
 from crossover.verdict_sentence import NOT_SPEEDS
 
+NARROW = 370
+"""Width in pixels of a drawing on a phone."""
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -232,8 +235,15 @@ CHANGES = {"+": "rose", "-": "fell", "?": "cannot tell", None: "no bounds"}
 
 
 def _drawing(figure: Figure, looks: charts.Looks) -> dict[str, Any] | None:
+    """Two drawings, of which the style sheet shows one: scaled down, a wide one cannot be read."""
     spec = charts.draw(figure, looks)
-    return spec and {"svg": Markup(charts.static_svg(spec, WIDE))}
+    if spec is None:
+        return None
+    drawn = (
+        f'<div class="{name}">{charts.static_svg(spec, width)}</div>'
+        for name, width in (("wide", WIDE), ("narrow", NARROW))
+    )
+    return {"svg": Markup("".join(drawn))}
 
 
 # ------------------------------------------------------------------ all campaigns

@@ -33,7 +33,7 @@ def labels(figure: Figure) -> dict[Offset, list[dict[str, Any]]]:
         width = LETTER * len(f"{row['level']:g}")
         for offset in OFFSETS:
             box = _box(at[i], offset, width)
-            if not _inside(drawn, box).any():
+            if _in_plot(box) and not _inside(drawn, box).any():
                 found[offset].append(row)
                 drawn = np.vstack([drawn, _grid(box)])
                 break
@@ -73,6 +73,11 @@ def _box(at: np.ndarray, offset: Offset, width: float) -> tuple[float, float, fl
     x, y = at + offset
     left = x if offset[0] > 0 else x - width
     return left, y - LINE / 2, left + width, y + LINE / 2
+
+
+def _in_plot(box: tuple[float, float, float, float]) -> bool:
+    left, _, right, bottom = box
+    return left >= 0 and right <= PLOT[0] + LETTER and bottom <= PLOT[1]
 
 
 def _inside(points: np.ndarray, box: tuple[float, float, float, float]) -> np.ndarray:
