@@ -149,3 +149,14 @@ def test_the_ratio_of_another_metric_can_be_chosen(opened):
     assert len(seen) == len(names) - 1
     metric.select_option("all metrics")
     assert one.page.locator("figure[data-metric] [role=img]:visible").count() == len(names) - 1
+
+
+def test_what_a_verdict_leads_to_does_not_lie_under_the_controls(opened):
+    one = opened("large")
+    one.page.get_by_role("link", name=re.compile("faster up to")).nth(20).click()
+    target, controls = one.page.evaluate(
+        """() => [document.getElementById(decodeURIComponent(location.hash.slice(1))),
+                  document.querySelector(".controls")]
+                 .map(e => e.getBoundingClientRect()).map(({top, bottom}) => [top, bottom])"""
+    )
+    assert target[0] >= controls[1]

@@ -41,6 +41,10 @@ def nvmlDeviceGetName(gpu):
     return gpu.get("name", "Stand-in")
 
 
+def nvmlSystemGetDriverVersion():
+    return "580.0"
+
+
 def nvmlDeviceGetMemoryInfo(gpu):
     return SimpleNamespace(used=gpu["used"])
 

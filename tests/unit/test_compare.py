@@ -118,8 +118,7 @@ def test_every_verdict_of_either_is_listed(tmp_path, before):
     text = text_of(before, later)
     assert "there is nothing to set side by side" in text
     assert (
-        "Not in all campaigns ngram-3 against plain, code, Output throughput: only in before"
-        in text
+        "Not in all campaigns ngram-3 against plain, code: Output throughput only in before" in text
     )
 
 

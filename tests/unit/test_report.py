@@ -22,7 +22,7 @@ from report_fixtures import (
 
 from crossover import reasons, validity
 from crossover.axis import CLOSED_LOOP
-from crossover.records import POINTS, to_table
+from crossover.records import POINTS, SESSIONS, to_table
 from crossover.report import charts, figures, levels, speedup, theme, wording
 from crossover.report.page import render
 from crossover.report.wording import MISSING
@@ -280,9 +280,33 @@ def test_what_was_not_measured_is_named():
     found = results(c, table.filter([not m for m in missing]))
     text = Document(page(c, found)).text
     assert (
-        "Not measured ngram-3, code – concurrency 1 (trial 2), concurrency 16, 64 (trial 3)" in text
+        "Not measured ngram-3, code, at concurrency 1 (trial 2) and concurrency 16, 64 (trial 3)"
+        in text
     )
     assert "Extent 21 of 24 planned points in" in text
+
+
+def test_a_remark_is_said_once_with_all_its_places():
+    c = campaign()
+    changes = {(None, None, 16, None): {"warnings": ["prompts_repeated"]}}
+    text = Document(page(c, results(c, points(c, changes)))).text
+    assert text.count("the prompt set was gone through") == 1
+    assert "four times – plain and ngram-3, code, at concurrency 16 (trials 1, 2, 3)" in text
+
+
+def test_a_server_that_never_became_ready_is_a_warning_and_no_further_engine():
+    c = campaign()
+    table, lives, *rest = results(c)
+    stillborn = lives.to_pylist()[0] | {
+        "session_id": "stillborn",
+        "engine_version": None,
+        "ready_after_s": None,
+    }
+    text = Document(
+        page(c, (table, to_table([*lives.to_pylist(), stillborn], SESSIONS), *rest))
+    ).text
+    assert "stillborn: the server never became ready, and no point was measured" in text
+    assert "Engine llamacpp b6700 Baseline" in text
 
 
 def test_caveats_of_a_verdict_are_warnings():
@@ -342,7 +366,7 @@ def test_no_points_at_all():
     c = campaign()
     document = Document(page(c, results(c, points(c).slice(0, 0))))
     assert (
-        "Not measured plain and ngram-3, code – concurrency 1, 4, 16, 64 (trials 1, 2, 3)"
+        "Not measured plain and ngram-3, code, at concurrency 1, 4, 16, 64 (trials 1, 2, 3)"
         in document.text
     )
 

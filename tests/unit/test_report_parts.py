@@ -9,7 +9,16 @@ import altair as alt
 import numpy as np
 import pyarrow as pa
 import pytest
-from report_fixtures import COLUMN, PROVENANCE, campaign, points, requests, results, sessions
+from report_fixtures import (
+    COLUMN,
+    LEVELS,
+    PROVENANCE,
+    campaign,
+    points,
+    requests,
+    results,
+    sessions,
+)
 
 from crossover.axis import CLOSED_LOOP, OPEN_LOOP
 from crossover.campaign import Arrivals, Refine, Slo, WhatIf
@@ -18,6 +27,7 @@ from crossover.report import (
     appendix,
     between,
     charts,
+    curve_labels,
     failures,
     levels,
     theme,
@@ -25,6 +35,7 @@ from crossover.report import (
     view,
     wording,
 )
+from crossover.report.figure import Figure
 from crossover.report.parity_sheet import sheet_of
 from crossover.report.recommendation import recommend
 
@@ -189,7 +200,7 @@ def test_differences_stand_before_what_is_unknown_and_what_is_the_same():
     assert [row[:3] for row in sheet.expected.rows] == [["--spec-type", wording.MISSING, "ngram"]]
     assert sheet.notable.rows[1][1:3] == ["unknown", "4096"]
     assert [row[0] for row in sheet.same.rows] == ["engine"]
-    assert "Not known of both: KV tokens." in sheet.summary
+    assert "Known of one arm at most: KV tokens." in sheet.summary
     assert "Of 3 facts known of both arms, 1 differs" in sheet.summary
 
 
@@ -206,8 +217,28 @@ def test_the_step_cost_is_drawn_and_tabled_as_it_was_found():
     ]
     assert [row[3] for row in why.table.rows] == ["yes", "yes", "no", "no"]
     assert [row[4][0] for row in why.table.rows] == ["≤", "≤", "≥", "≥"]
-    assert why.sentences == broken_even["sentences"]
+    both_ends_and_the_change = [0, 2, 3]
+    assert why.sentences == [
+        broken_even["sentences"][i] for i in (*both_ends_and_the_change, len(LEVELS))
+    ]
     assert "The two meet at concurrency 10.9." in why.figure.finding
+
+
+def test_levels_too_close_to_be_told_apart_are_labelled_at_the_ends_only_where_there_is_room():
+    rows = [{"variant": "a", "level": n, "rate": 100 + n / 100, "value": 500.0} for n in range(9)]
+    apart = {"variant": "b", "level": 4, "rate": 200.0, "value": 1000.0}
+    figure = Figure(
+        "curve", "", "", "", "", CLOSED_LOOP, ["a", "b"], list(range(9)), means=[*rows, apart]
+    )
+    labelled = [
+        (r["variant"], r["level"], offset)
+        for offset, those in curve_labels.labels(figure).items()
+        for r in those
+    ]
+    of_a = {level: offset for variant, level, offset in labelled if variant == "a"}
+    assert {0, 8} <= of_a.keys()
+    assert len(set(of_a.values())) == len(of_a) <= 4
+    assert [level for variant, level, _ in labelled if variant == "b"] == [4]
 
 
 def test_a_prediction_is_called_one():

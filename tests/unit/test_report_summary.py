@@ -79,7 +79,7 @@ def test_what_was_not_measured_is_said():
     table = points(c)
     measured = [p["concurrency"] != 16 or p["variant"] == "plain" for p in table.to_pylist()]
     text = text_of(shown(summary(c, results(c, table.filter(measured)))[0]))
-    assert "Not measured: ngram-3, code – concurrency 16 (trials 1, 2, 3)" in text
+    assert "Not measured ngram-3, code, at concurrency 16 (trials 1, 2, 3)" in text
     assert "at the levels 1, 4, 16, 64; nothing is said of other" in text
 
 

@@ -290,7 +290,7 @@ def cost(**fields):
 
 def test_a_level_in_words():
     assert level_sentence(cost()) == (
-        "At C = 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps (2.40–2.50): "
+        "At concurrency 100 a speculating step yields 2.55 tokens and costs 2.45 plain steps (2.40–2.50): "
         "it pays while it yields more than 2.40."
     )
     with_interval = cost(break_even_lo=2.3, break_even_hi=2.5)

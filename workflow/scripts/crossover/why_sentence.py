@@ -24,7 +24,9 @@ def sentences(explained: BreakEven) -> list[str]:
     said = [level_sentence(level) for level in explained.levels]
     if explained.reason is not None:
         said.append(f"Nothing follows for another text: {words(explained.reason)}.")
-    elif explained.partner is None:
+    elif explained.partner is None and any(
+        level.break_even_tokens_per_step is not None for level in explained.levels
+    ):
         said.append(
             "Break-even is a bound: how the cost of a step changes with acceptance is not known "
             "from one arm, since no engine's prefill time is recorded. An arm that differs in "
@@ -36,7 +38,7 @@ def sentences(explained: BreakEven) -> list[str]:
 def level_sentence(level: StepCost) -> str:
     """What a speculating step yields and costs at a level, and what it takes to pay."""
     yields = (
-        f"At C = {level.concurrency:g} a speculating step yields {level.tokens_per_step:.2f} tokens "
+        f"At concurrency {level.concurrency:g} a speculating step yields {level.tokens_per_step:.2f} tokens "
         f"and costs {level.step_cost:.2f} plain steps{_interval(level.step_cost_lo, level.step_cost_hi)}: "
     )
     even = level.break_even_tokens_per_step

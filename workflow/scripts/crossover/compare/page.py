@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from crossover.compare.likeness import SAMENESS, Likeness, bounds_agree, likenes
 from crossover.compare.results import Comparison, Results
 from crossover.compare.throughputs import throughput_table
 from crossover.report import charts, theme
-from crossover.report.cautions import Caution
+from crossover.report.cautions import Caution, Place, names
 from crossover.report.figure import Figure, Table
 from crossover.report.page import TEMPLATES as REPORT_TEMPLATES
 from crossover.report.page import WIDE
@@ -32,6 +33,9 @@ from crossover.report.wording import (
 )
 from crossover.verdict_metrics import metric_of
 from crossover.verdict_sentence import NOT_SPEEDS
+
+NARROW = 370
+"""Width in pixels of a drawing on a phone."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -232,8 +236,15 @@ CHANGES = {"+": "rose", "-": "fell", "?": "cannot tell", None: "no bounds"}
 
 
 def _drawing(figure: Figure, looks: charts.Looks) -> dict[str, Any] | None:
+    """Two drawings, of which the style sheet shows one: scaled down, a wide one cannot be read."""
     spec = charts.draw(figure, looks)
-    return spec and {"svg": Markup(charts.static_svg(spec, WIDE))}
+    if spec is None:
+        return None
+    drawn = (
+        f'<div class="{name}">{charts.static_svg(spec, width)}</div>'
+        for name, width in (("wide", WIDE), ("narrow", NARROW))
+    )
+    return {"svg": Markup("".join(drawn))}
 
 
 # ------------------------------------------------------------------ all campaigns
@@ -289,22 +300,28 @@ def _cautions(
             Caution(f"Tokens per second not compared: {pair}", known.against_throughputs),
             Caution(f"With care: {pair}", known.cautions),
         ]
-    alone = [
-        f"{variant} against {baseline}, {workload}, {metric_of(metric).title}: only in "
-        f"{listed(c.label for c in campaigns if (variant, baseline, workload, metric) in c.verdicts)}"
-        for variant, baseline, workload, metric in keys
-        if any((variant, baseline, workload, metric) not in c.verdicts for c in campaigns)
-    ]
-    found.append(Caution("Not in all campaigns", alone))
+    alone: dict[str, list[Place]] = defaultdict(list)
+    for key in keys:
+        having = [c.label for c in campaigns if key in c.verdicts]
+        if len(having) < len(campaigns):
+            alone[f"{metric_of(key[3]).title} only in {listed(having)}"].append(_place(key))
+    found.append(Caution("Not in all campaigns", _said_once(alone)))
     for c in campaigns:
-        texts = [
-            f"{variant} against {baseline}, {workload}: {caveat['text']}"
-            for (variant, baseline, workload, metric), v in c.verdicts.items()
-            if metric == c.settings["metric"]
-            for caveat in v["caveats"]
-        ]
-        found.append(Caution(f"Limits of the verdicts of {c.label}", texts))
+        limits: dict[str, list[Place]] = defaultdict(list)
+        for key, v in c.verdicts.items():
+            for caveat in v["caveats"] if key[3] == c.settings["metric"] else ():
+                limits[caveat["text"]].append(_place(key))
+        found.append(Caution(f"Limits of the verdicts of {c.label}", _said_once(limits)))
     return [caution for caution in found if caution.items]
+
+
+def _place(key: Comparison) -> Place:
+    variant, baseline, workload, _ = key
+    return f"{variant} against {baseline}", workload
+
+
+def _said_once(places_of: dict[str, list[Place]]) -> list[str]:
+    return [f"{names(places)}: {text}" for text, places in places_of.items()]
 
 
 def _sheet(campaigns: Sequence[Results]) -> Table:

@@ -44,19 +44,20 @@ def find(
     axis: Axis,
 ) -> list[Caution]:
     """The cautions that there are; an empty list means none of them applies."""
+    in_order = [p for level in levels for p in level.points]
     primary = [v for v in judged if v["metric"] == campaign.analysis.metric]
     found = [
         Caution("Not measured", _not_measured(campaign, points, axis), serious=True),
         Caution("Limits of the verdicts", _limits(campaign, judged)),
         Caution(
             "Invalid points, left out of the verdicts",
-            _grouped(points, _invalid_reasons, axis),
+            _grouped(in_order, _invalid_reasons, axis),
             serious=True,
         ),
         Caution("Failed requests", _failed(levels)),
         Caution("Too few trials", _few_trials(campaign, primary)),
         Caution("Change over time", _drift(campaign, primary)),
-        Caution("Remarks on points", _grouped(points, lambda p: p["warnings"] or (), axis)),
+        Caution("Remarks on points", _grouped(in_order, lambda p: p["warnings"] or (), axis)),
         Caution("Sessions", _session_problems(sessions, points), serious=True),
     ]
     return [w for w in found if w.items]
@@ -87,14 +88,14 @@ def _not_measured(campaign: Campaign, points: Sequence[Row], axis: Axis) -> list
 
 
 def _places(trials_at: Mapping[Place, Mapping[float, Sequence[int]]], axis: Axis) -> list[str]:
-    """`plain, chat and code – concurrency 1, 4 (trials 1, 2)`: alike places together."""
+    """`plain, chat and code, at concurrency 1, 4 (trials 1, 2)`: alike places together."""
     alike: dict[str, list[Place]] = defaultdict(list)
     for place, of_place in trials_at.items():
         alike[_where(of_place, axis)].append(place)
-    return [f"{_names(places)} – {where}" for where, places in alike.items()]
+    return [f"{names(places)}, at {where}" for where, places in alike.items()]
 
 
-def _names(places: Iterable[Place]) -> str:
+def names(places: Iterable[Place]) -> str:
     """`plain and ngram-3, chat and code`: variants of the same workloads together."""
     workloads: dict[str, list[str]] = defaultdict(list)
     for variant, workload in places:
@@ -106,11 +107,11 @@ def _names(places: Iterable[Place]) -> str:
 
 
 def _where(trials_at: Mapping[float, Sequence[int]], axis: Axis) -> str:
-    """`concurrency 1, 4 (trials 1, 2), concurrency 16 (trial 2)`."""
+    """`concurrency 1, 4 (trials 1, 2) and concurrency 16 (trial 2)`."""
     levels: dict[tuple[int, ...], list[float]] = defaultdict(list)
     for level, trials in sorted(trials_at.items()):
         levels[tuple(sorted(trials))].append(level)
-    return ", ".join(
+    return joined(
         f"{axis.at(*those)} (trial{'' if len(trials) == 1 else 's'} {listed(trials)})"
         for trials, those in levels.items()
     )
@@ -126,7 +127,7 @@ def _limits(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
         for caveat in verdict["caveats"]:
             found[caveat["text"]].setdefault(place, named)
     return [
-        f"{_names(p for p, metric in places.items() if metric == named)}: {named}{text}"
+        f"{names(p for p, metric in places.items() if metric == named)}: {named}{text}"
         for text, places in found.items()
         for named in dict.fromkeys(places.values())
     ]
@@ -195,7 +196,7 @@ def _few_trials(campaign: Campaign, judged: Sequence[Row]) -> list[str]:
     )
     single = [(comparison_name(v, campaign), v["workload"]) for v in judged if v["n_trials"] == 1]
     text = f"one trial gives no interval, so there is no verdict; {more}"
-    return [f"{_names(single)}: {text}"] if single else []
+    return [f"{names(single)}: {text}"] if single else []
 
 
 def _session_problems(sessions: Sequence[Row], points: Sequence[Row]) -> list[str]:

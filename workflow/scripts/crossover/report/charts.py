@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import altair as alt
 import vl_convert
 from altair.utils import schemapi
 
-from crossover.report import between, theme
+from crossover.report import between, curve_labels, theme
 from crossover.report.marks import (
     Looks,
     crossings,
@@ -235,14 +234,13 @@ def _curve(figure: Figure, looks: Looks) -> list[alt.Chart]:
             **look(figure, looks, "color", "shape"),
         ),
         *(
-            base.mark_text(
+            rows(those)
+            .mark_text(
                 dx=dx, dy=dy, align="left" if dx > 0 else "right", fontSize=11, color="var(--ink)"
             )
-            .transform_filter(alt.FieldEqualPredicate(field="variant", equal=variant))
             .encode(x=across, y=up, text=alt.Text("level:Q", format=",~g"))
-            for variant, (dx, dy) in zip(
-                figure.variants, itertools.cycle([(7, -7), (-7, 8)]), strict=False
-            )
+            for (dx, dy), those in curve_labels.labels(figure).items()
+            if those
         ),
     ]
 

@@ -82,7 +82,8 @@ def curve(workload: str, levels: Sequence[Level], axis: Axis) -> Figure:
         title="What one user gets against what the server gives",
         note=(
             "Median decode rate of one request (across) against total output throughput (up), one "
-            f"symbol a level with its {axis.words}; further up and right is better."
+            f"symbol a level, its {axis.words} beside it where there is room; further up and right is "
+            "better."
         ),
         finding=_highest(means, "rate", axis),
         means=means,

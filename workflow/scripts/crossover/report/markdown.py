@@ -148,10 +148,14 @@ def _row(cells: Iterable[str]) -> str:
 
 def _limits(contents: view.View, campaign: Campaign) -> Iterable[str]:
     for warning in contents.warnings:
-        for item in warning.items:
-            yield f"- **{escaped(warning.title)}:** {escaped(item)}"
+        yield f"- **{escaped(warning.title)}**"
+        yield from (f"  - {escaped(item)}" for item in warning.items)
+    workloads = [w.name for w in contents.workloads]
     yield (
-        f"- Measured were the workloads {escaped(listed(w.name for w in contents.workloads))} at "
-        f"the levels {listed(campaign.load.levels)}; nothing is said of other prompts, "
-        "lengths, levels or machines."
+        f"- Measured {_of('the workload', workloads)} at {_of('the level', campaign.load.levels)}; "
+        "nothing is said of other prompts, lengths, levels or machines."
     )
+
+
+def _of(noun: str, values: Sequence[Any]) -> str:
+    return f"{noun}{'' if len(values) == 1 else 's'} {escaped(listed(values))}"

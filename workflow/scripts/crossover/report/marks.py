@@ -38,7 +38,7 @@ def span(figure: Figure) -> tuple[float, float]:
 def x(figure: Figure, column: str = "level") -> alt.X:
     """The axis of load: log2, a tick a tested level."""
     scale = alt.Scale(type="log", base=2, domain=list(span(figure)), nice=False)
-    axis = alt.Axis(values=figure.levels, format=",~g")
+    axis = alt.Axis(values=figure.levels, format=",~g", labelSeparation=4)
     title = f"{figure.axis.words} ({figure.axis.unit or 'requests in flight'})"
     return alt.X(f"{column}:Q", title=title, scale=scale, axis=axis)
 

@@ -120,7 +120,7 @@ def _summary(parity: Row) -> str:
         "way that matters."
     ]
     if unknown:
-        parts.append(f"Not known of both: {listed(unknown)}.")
+        parts.append(f"Known of one arm at most: {listed(unknown)}.")
     left_out: dict[str, list[str]] = defaultdict(list)
     for left in parity["levels_left_out"]:
         left_out[left["reason"]].append(level_text(left["level"]))

@@ -64,13 +64,7 @@ def speedup(
         for v in judged
         for crossing in v["crossings"]
     ]
-    extremes = [
-        f"{v['variant']}: largest ratio {level_ratio(max(known, key=by_ratio))}, "
-        f"smallest {level_ratio(min(known, key=by_ratio))}."
-        for by_ratio in [lambda n: n["ratio"]]
-        for v in judged
-        if (known := with_ratio(v))
-    ]
+    extremes = [f"{v['variant']}: {_extremes(known)}." for v in judged if (known := with_ratio(v))]
     variants = list(dict.fromkeys(v["variant"] for v in judged))
     trials = _trial_ratios(variants, reference, levels, metric)
     slug = "-".join(
@@ -103,6 +97,13 @@ def speedup(
         metric=metric,
         table=_table(workload, reference, judged, axis),
     )
+
+
+def _extremes(known: Sequence[Row]) -> str:
+    smallest, largest = (pick(known, key=lambda n: n["ratio"]) for pick in (min, max))
+    if len(known) == 1:
+        return f"ratio {level_ratio(largest)}"
+    return f"largest ratio {level_ratio(largest)}, smallest {level_ratio(smallest)}"
 
 
 def _note(
@@ -216,7 +217,10 @@ def _table(workload: str, reference: str, judged: Sequence[Row], axis: Axis) -> 
     if not rows:
         return None
     return Table(
-        caption=f"{title_of(metric)} of {workload} relative to {reference}, as drawn and as judged.",
+        caption=(
+            f"{title_of(metric)} of {workload} relative to {reference}, as drawn and as judged; the "
+            "means are the model's, of logarithms."
+        ),
         columns=[
             axis.words.capitalize(),
             "Variant",

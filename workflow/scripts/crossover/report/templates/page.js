@@ -86,7 +86,12 @@ function choose(id, name, elements) {
 }
 choose("workload", "workload", all("[data-workload]"));
 choose("metric", "metric", all("figure[data-metric]"));
-document.querySelector(".controls").hidden = false;
+const controls = document.querySelector(".controls");
+controls.hidden = false;
+// What a link leads to must not lie under them, however many rows they take.
+new ResizeObserver(() =>
+  document.documentElement.style.setProperty("--controls-height", `${controls.offsetHeight}px`),
+).observe(controls);
 
 // A link opens what it leads to.
 function openTarget() {
