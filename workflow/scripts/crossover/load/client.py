@@ -240,12 +240,11 @@ class _Loop:
             wake_ns = deadlines_ns if due_ns is None else min(due_ns, deadlines_ns)
             if self.tick:
                 wake_ns = min(wake_ns, now + _TICK_NS)
-            for fd, _ in self._wait(now, wake_ns):
+            for fd, _ in self._wait(now, wake_ns, due_ns):
                 self._serve(self.by_fd[fd])
             now = time.monotonic_ns()
             if now - wake_ns > _STALL_NS and self.phases.now == "window":
                 self.stalls_s.append((now - wake_ns) / 1e9)
-            self._begin_due(now)
             if (spare := self.arrivals.spare()) is not None:
                 self._reconnect(self._client(spare))
             self._advance(now)
@@ -257,15 +256,19 @@ class _Loop:
             if now >= self.progress_ns + _PROGRESS_EVERY_NS:
                 self._report(now)
 
-    def _wait(self, now: int, wake_ns: int) -> list[tuple[int, int]]:
-        """What has arrived by `wake_ns` at the latest; decodes meanwhile if it must."""
+    def _wait(self, now: int, wake_ns: int, due_ns: int | None) -> list[tuple[int, int]]:
+        """What has arrived by `wake_ns` at the latest; begins what is due by then.
+
+        Decodes meanwhile if it must.
+        """
         most = len(self.clients)
         if self.tick:
             while self.backlog.is_full and now < wake_ns:
                 self.backlog.work()
                 now = time.monotonic_ns()
             time.sleep(max(wake_ns - now, 0) / 1e9)
-            self._begin_due(time.monotonic_ns())  # before the reads, which may be many
+            if due_ns is not None:  # before the reads, which may be many
+                self._begin_due(time.monotonic_ns())
             return self.epoll.poll(0, most)
         while self.backlog.is_full and now < wake_ns:
             if arrived := self.epoll.poll(0, most):
@@ -273,7 +276,7 @@ class _Loop:
             self.backlog.work()
             now = time.monotonic_ns()
         left_s = max(wake_ns - now, 0) / 1e9
-        if wake_ns == self.arrivals.next_ns:  # epoll waits in whole milliseconds, no request may
+        if wake_ns == due_ns:  # epoll waits in whole milliseconds, no request may
             select.select([self.epoll], (), (), left_s)
             self._begin_due(time.monotonic_ns())
             left_s = 0

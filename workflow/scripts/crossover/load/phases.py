@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ class Phases:
     """
 
     def __init__(self, load: Load, start_ns: int, *, clients: int, least_completed: int) -> None:
-        self.load = load
+        self.warmup, self.steady = load.warmup, load.steady
         self.clients = clients
         self.least_completed = least_completed
         self.now = "ramp"
@@ -46,26 +45,23 @@ class Phases:
 
     def advance(self, now_ns: int) -> str | None:
         """Move on; "open" or "close" where the window just did."""
-        load = self.load
         if self.now == "ramp" and now_ns >= self.ramp_end_ns:
             self.now = "warmup"
         if self.now == "warmup" and (
             self.completed
-            >= max(
-                math.ceil(load.warmup.completions_per_client * self.clients),
-                self.least_completed // 2,
-            )
-            or now_ns >= self.ramp_end_ns + load.warmup.max_s * 1e9
+            >= max(self.warmup.completions_per_client * self.clients, self.least_completed // 2)
+            or now_ns >= self.ramp_end_ns + self.warmup.max_s * 1e9
         ):
             self.now = "window"
             self.open_ns = now_ns
             return "open"
         if self.now == "window":
+            steady = self.steady
             length_s = (now_ns - self.open_ns) / 1e9
-            wanted = math.ceil(load.steady.completions_per_client * self.clients)
-            if length_s >= load.steady.max_s or (
-                length_s >= load.steady.min_s
-                and self.completed_in_window >= max(wanted, self.least_completed)
+            if length_s >= steady.max_s or (
+                length_s >= steady.min_s
+                and self.completed_in_window
+                >= max(steady.completions_per_client * self.clients, self.least_completed)
             ):
                 self.now = "tail"
                 self.close_ns = now_ns
