@@ -103,12 +103,18 @@ class Opened:
               scrollTo(0, 0);
             }"""
         )
-        # asked from here: what the page itself repeats is a string to evaluate, which its policy forbids
+        self.until(
+            """() => [...document.querySelectorAll('figure')].every(f => !f.checkVisibility()
+               || !f.querySelector('script.spec') || f.querySelector('.live svg'))"""
+        )
+
+    def until(self, holds: str, arg: object = None) -> None:
+        """Wait until a function of the page is true, asked from here.
+
+        What the page repeats by itself is a string to evaluate, which its policy forbids.
+        """
         for _ in range(300):
-            if self.page.evaluate(
-                """() => [...document.querySelectorAll('figure')].every(f => !f.checkVisibility()
-                   || !f.querySelector('script.spec') || f.querySelector('.live svg'))"""
-            ):
+            if self.page.evaluate(holds, arg):
                 return
             self.page.wait_for_timeout(100)
-        raise AssertionError("a chart was not drawn within 30 s")
+        raise AssertionError(f"not within 30 s: {holds}")

@@ -110,15 +110,15 @@ def test_a_variant_that_is_switched_off_leaves_every_chart(opened):
     switch.click()
     off = one.page.get_by_role("button", name="ngram-5", pressed=False)
     off.wait_for()
-    one.page.wait_for_function(
+    one.until(
         "n => document.querySelectorAll('figure:not(.why) .live .mark-symbol path').length < n",
-        arg=before,
+        before,
     )
     off.click()
-    one.page.wait_for_function(
+    one.until(
         "n => [...document.querySelectorAll('figure:not(.why) .live .mark-symbol path')]"
         ".filter(e => e.checkVisibility()).length == n",
-        arg=before,
+        before,
     )
 
 
