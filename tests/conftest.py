@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any_machine", deadline=None)
+settings.load_profile("any_machine")
 
 SHARED = (
     "by_itself",

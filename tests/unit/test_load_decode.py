@@ -50,7 +50,7 @@ def exchange(*reads: bytes, **more) -> Exchange:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda p: p.stem)
 @given(places=st.lists(st.integers(min_value=0), max_size=40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_recorded_streams_cut_anywhere(path, places):
     data = body_of(path)
     edges = [0, *sorted(p % (len(data) + 1) for p in places), len(data)]
@@ -218,7 +218,7 @@ DAMAGE += [b'"error":"boom",', b"[DONE]", b"[" * 3000]
         max_size=6,
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_damaged_streams_are_good_or_have_a_class(edits):
     data = b"".join(event(content(f"tok{i} é", usage=usage(i + 1)["usage"])) for i in range(4))
     data += event(content(None, "stop")) + event(usage(4)) + event("[DONE]")

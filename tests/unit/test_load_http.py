@@ -50,7 +50,7 @@ def test_http_in_all_its_forms(steps):
     assert {(a.output_tokens, len(a.sizes), a.exchange.resent) for a in good} == {(2, 2, 0)}
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(places=st.lists(st.integers(min_value=0), max_size=12))
 def test_borders_of_writes_do_not_matter(places):
     whole = HEAD + b"".join(chunked(event(content("é€😀"))) for _ in range(3))
