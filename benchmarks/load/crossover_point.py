@@ -41,7 +41,9 @@ class CrossoverPoint:
     def command(self) -> tuple[list[str], Mapping[str, str]]:
         """The job's command and what it finds in its environment."""
         session = self._plan.session
-        spec = workflow.point_spec(self._campaign, session, self._plan.workload, self._plan.level)
+        spec = workflow.point_spec(
+            self._campaign, session, self._plan.workload, self._plan.level, long_window=False
+        )
         here = processes.identity()
         health = self._folder / "health.json"
         Handle(
