@@ -86,35 +86,35 @@ class Opened:
         route.abort()
 
     def all_drawn(self) -> None:
-        """Scroll down and back, so that charts that wait for the reader are drawn too.
+        """Scroll to each chart that waits for the reader until all are drawn, and back."""
+        for _ in range(600):
+            waiting = self.page.evaluate(
+                """() => {
+                  const waiting = [...document.querySelectorAll('figure')].filter(f =>
+                    f.checkVisibility() && f.querySelector('script.spec')
+                    && !f.querySelector('.live svg'));
+                  waiting[0]?.scrollIntoView({block: 'center', behavior: 'instant'});
+                  return waiting.length;
+                }"""
+            )
+            self._frame()
+            if not waiting:
+                self.page.evaluate("scrollTo(0, 0)")
+                return
+        raise AssertionError(f"{waiting} charts are not drawn")
 
-        A headless page may stop drawing frames: what waits for one has a time limit.
-        """
-        self.page.evaluate(
-            """async () => {
-              const frame = () => Promise.race([
-                new Promise(requestAnimationFrame), new Promise(done => setTimeout(done, 500))]);
-              for (const figure of document.querySelectorAll('figure')) {
-                if (!figure.checkVisibility()) continue;
-                figure.scrollIntoView({block: 'center', behavior: 'instant'});
-                await frame();
-                await frame();
-              }
-              scrollTo(0, 0);
-            }"""
-        )
-        self.until(
-            """() => [...document.querySelectorAll('figure')].every(f => !f.checkVisibility()
-               || !f.querySelector('script.spec') || f.querySelector('.live svg'))"""
-        )
+    def _frame(self) -> None:
+        """Have the page draw a frame, which a headless one may stop to do by itself."""
+        self.page.screenshot(clip={"x": 0, "y": 0, "width": 1, "height": 1})
+        self.page.wait_for_timeout(50)
 
     def until(self, holds: str, arg: object = None) -> None:
         """Wait until a function of the page is true, asked from here.
 
         What the page repeats by itself is a string to evaluate, which its policy forbids.
         """
-        for _ in range(300):
+        for _ in range(600):
             if self.page.evaluate(holds, arg):
                 return
-            self.page.wait_for_timeout(100)
-        raise AssertionError(f"not within 30 s: {holds}")
+            self._frame()
+        raise AssertionError(f"it never held: {holds}")
