@@ -12,7 +12,6 @@ SHARED = (
     "by_itself",
     "clone",
     "cluster",
-    "container",
     "imported",
     "live",
     "measured",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from integration.containers import runtime
+from integration.containers import Runtime
 from integration.workflow_copy import Workflow
 
 
@@ -26,7 +25,8 @@ def workflow(measured: Workflow, tmp_path: Path) -> Workflow:
 
 
 @pytest.fixture
-def container(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """Settings of a variant whose server runs in a container."""
-    with runtime(tmp_path) as settings:
-        yield settings
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    """A container runtime."""
+    runtime = Runtime(tmp_path)
+    yield runtime
+    runtime.end()

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 STAND_INS = Path(__file__).parents[1] / "stand_ins"
 
 
-@contextlib.contextmanager
-def runtime(folder: Path) -> Iterator[dict[str, Any]]:
-    """A runtime's daemon, and the settings of a variant whose server runs in one of its containers."""
-    address = str(folder / "runtime.sock")
-    daemon = subprocess.Popen(
-        [sys.executable, str(STAND_INS / "container_daemon.py"), address],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    daemon.stdout.readline()
-    cli = [sys.executable, str(STAND_INS / "container_cli.py"), address]
-    server = [sys.executable, "{engines}/simulated_server.py", "--port", "{port}"]
-    server += ["--model", "{model_name}"]
-    try:
-        yield {
+class Runtime:
+    """A runtime's daemon; `settings`: a variant whose server runs in one of its containers."""
+
+    def __init__(self, folder: Path) -> None:
+        address = str(folder / "runtime.sock")
+        self._daemon = psutil.Popen(
+            [sys.executable, str(STAND_INS / "container_daemon.py"), address],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._daemon.stdout.readline()
+        cli = [sys.executable, str(STAND_INS / "container_cli.py"), address]
+        server = [sys.executable, "{engines}/simulated_server.py", "--port", "{port}"]
+        server += ["--model", "{model_name}"]
+        self.settings = {
             "engine": "openai",
             "command": [*cli, "run", "--name", "{name}", *server],
             "stop": [*cli, "rm", "--force", "{name}"],
         }
-    finally:
-        for process in psutil.Process(daemon.pid).children(recursive=True):
+
+    @property
+    def containers(self) -> list[psutil.Process]:
+        """The servers that run in its containers."""
+        return self._daemon.children()
+
+    def end(self) -> None:
+        """Kill the daemon and all containers."""
+        for process in self._daemon.children(recursive=True):
             process.kill()
-        daemon.kill()
-        daemon.wait()
-        daemon.stdout.close()
-
-
-def containers() -> list[psutil.Process]:
-    """The servers that run in containers."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            parent = process.parent()
-            if parent and "container_daemon.py" in " ".join(parent.cmdline()):
-                found.append(process)
-    return found
+        self._daemon.kill()
+        self._daemon.wait()
+        self._daemon.stdout.close()

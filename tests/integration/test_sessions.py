@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from integration.containers import STAND_INS, containers
+from integration.containers import STAND_INS
 from integration.gpus import server_over
 from stand_ins import device_memory
 
@@ -350,27 +350,37 @@ def test_workers_that_outlive_their_supervisor_are_ended_before_their_memory_is_
 # ------------------------------------------------------------------ containers (stand-in runtime)
 
 
-def test_a_container_is_ended_by_its_stop_command(life, container):
-    handle = life.ready(**container)
-    (inside,) = containers()
+def test_a_container_is_ended_by_its_stop_command(life, runtime):
+    handle = life.ready(**runtime.settings)
+    (inside,) = runtime.containers
     assert processes.SESSION_MARK not in inside.environ()
     life.stop()
-    assert not containers()
+    assert not runtime.containers
     assert not processes.is_port_open("127.0.0.1", handle.port)
     assert session.read(handle.record)["stop_problem"] is None
 
 
-def test_a_container_outlives_its_command_and_is_ended_all_the_same(life, container):
-    handle = life.ready(**container)
+def test_a_container_outlives_its_command_and_is_ended_all_the_same(life, runtime):
+    handle = life.ready(**runtime.settings)
     cli = psutil.Process(handle.pid).children(recursive=True)[-1]
     assert "container_cli.py" in " ".join(cli.cmdline())
     cli.kill()
     wait_for(lambda: ending.ended(handle), "the end of the command")
-    wait_for(lambda: not containers(), "the end of the container", 10.0)
+    wait_for(lambda: not runtime.containers, "the end of the container", 10.0)
 
 
-def test_a_stop_command_that_fails_keeps_the_next_server_from_starting(life, container):
-    broken = {**container, "stop": ("{python}", "-c", "import sys; sys.exit('no such daemon')")}
+def test_a_container_that_comes_up_after_its_stop_is_ended(life, runtime):
+    slow = ("sh", "-c", 'sleep 1; exec "$@"', "-", *runtime.settings["command"])
+    life.start(**runtime.settings | {"command": slow})
+    life.stop()
+    assert not runtime.containers
+
+
+def test_a_stop_command_that_fails_keeps_the_next_server_from_starting(life, runtime):
+    broken = {
+        **runtime.settings,
+        "stop": ("{python}", "-c", "import sys; sys.exit('no such daemon')"),
+    }
     life.ready(**broken)
     with pytest.raises(
         ServerError, match=r"its stop command.* ended with status 1: no such daemon"
@@ -380,17 +390,17 @@ def test_a_stop_command_that_fails_keeps_the_next_server_from_starting(life, con
         life.start(**broken)
 
 
-def test_a_stop_without_a_supervisor_ends_the_container(life, container):
-    handle = life.ready(**container)
+def test_a_stop_without_a_supervisor_ends_the_container(life, runtime):
+    handle = life.ready(**runtime.settings)
     os.kill(processes.pid_of(handle.supervisor), signal.SIGKILL)
     with pytest.raises(ServerError, match="ended without a record of the stop"):
         life.stop()
-    assert not containers()
+    assert not runtime.containers
 
 
-def test_after_a_kill_of_everything_the_next_start_ends_the_container(life, container):
-    handle = life.ready(**container)
-    (old,) = containers()
+def test_after_a_kill_of_everything_the_next_start_ends_the_container(life, runtime):
+    handle = life.ready(**runtime.settings)
+    (old,) = runtime.containers
     for pid in [processes.pid_of(handle.supervisor), handle.pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -398,7 +408,7 @@ def test_after_a_kill_of_everything_the_next_start_ends_the_container(life, cont
     assert old.is_running(), "a container knows nothing of it"
     life.ready()
     assert not old.is_running()
-    assert not containers()
+    assert not runtime.containers
     life.stop()
     assert device_lock.holder("cpu0") is None
 
@@ -427,3 +437,24 @@ def test_only_the_launcher_is_told_to_stop_and_nothing_outside_the_session(life,
     facts = session.read(handle.record)
     assert facts["exit_code"] == 0
     assert not facts["killed"]
+
+
+def test_a_debt_is_not_lost_to_a_start_that_did_not_see_it(life, runtime):
+    handle = life.ready(**runtime.settings)
+    for pid in [processes.pid_of(handle.supervisor), handle.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not processes.of_session(handle.session_id), "the end of the processes")
+    assert device_lock.acquire("cpu0", {}) is None
+    life.ready()
+    assert not runtime.containers
+    life.stop()
+
+
+def test_nothing_is_started_for_a_run_that_has_ended(life, runtime):
+    with subprocess.Popen(["true"]) as gone:
+        owner = processes.identity(gone.pid)
+    with pytest.raises(ServerError, match="the run that asked for a server has ended"):
+        life.start(owner=owner, **runtime.settings)
+    assert not runtime.containers
+    assert device_lock.holder("cpu0") is None

@@ -19,8 +19,8 @@ from crossover.server import device_lock, device_memory, environment, process_ta
 
 _STOP_COMMAND_TIMEOUT_S = 120.0
 _MEMORY_WAIT_S = 30.0
-_LOCK_WAIT_S = 2.0
-"""Whoever only looks who holds the device locks it for a moment."""
+_LOCK_WAIT_S = 10.0
+"""Whoever only looks who holds the device locks it for a moment; one that was killed, until it is gone."""
 
 
 def settle(devices: Iterable[str]) -> None:
@@ -50,7 +50,8 @@ def _end_orphans() -> None:
 def _settle(device: str) -> None:
     deadline = time.monotonic() + _LOCK_WAIT_S
     while (fd := device_lock.try_lock(device)) is None:
-        if time.monotonic() > deadline:
+        held = device_lock.holder(device)
+        if held and (processes.is_alive(held["supervisor"]) or time.monotonic() > deadline):
             return
         time.sleep(0.02)
     try:

@@ -33,9 +33,12 @@ def try_lock(device: str) -> int | None:
 
 
 def acquire(device: str, holder: dict) -> int | None:
-    """As `try_lock`, and write down who holds it."""
+    """As `try_lock`, and write down who holds it; None too where its last holder left a debt."""
     fd = try_lock(device)
     if fd is not None:
+        if (last := read(fd)) and last.get("owed"):
+            os.close(fd)
+            return None
         write(fd, holder)
     return fd
 

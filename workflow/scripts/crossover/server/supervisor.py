@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EXIT_DEVICE_BUSY = 75
+EXIT_OWNER_GONE = 76
 SAMPLE_EVERY_S = 0.5
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,7 +109,9 @@ class Supervisor:
         if (locks := self._lock_devices(holder)) is None:
             return EXIT_DEVICE_BUSY
         self._catch_signals()
-        owner_fd = self._open_owner()
+        if (owner_fd := self._open_owner()) is None:
+            print("the run that asked for a server has ended: none is started")
+            return EXIT_OWNER_GONE
         self.memory_before = device_memory.used_bytes(self.variant.devices)
         self._write_debts(locks, holder)
         self._start()
@@ -219,10 +222,8 @@ class Supervisor:
 
     # -------------------------------------------------------------- while it lives
 
-    def _wait(self, owner_fd: int | None) -> str:
+    def _wait(self, owner_fd: int) -> str:
         """Block until the session must end; returns why."""
-        if owner_fd is None:
-            return "owner gone"
         poll = select.poll()
         poll.register(self._events_r, select.POLLIN)
         poll.register(owner_fd, select.POLLIN)
@@ -292,6 +293,8 @@ class Supervisor:
                 self.server.kill()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.server.wait(5.0)
+                if self.stop_command:  # what the command has started since it was first asked
+                    stop_problem = debts.run_stop_command(self.stop_command, self.own_env)
         left = self._kill_rest() if self.server is not None else []
         if self.log_copy is not None:
             self.log_copy.join(5.0)
