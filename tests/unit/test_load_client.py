@@ -434,3 +434,18 @@ def test_a_long_run_is_decoded_as_it_goes(monkeypatch):
     reads = sum(len(a.sizes) for a in answers)
     assert reads > 2 * 20, "twice what may wait"
     assert left[0] < reads / 2
+
+
+@pytest.mark.parametrize(
+    ("events_per_s", "in_flight", "tick_ms"),
+    [
+        (0.0, 0, 0),
+        (900.0, 100, 0),  # every read wakes
+        (50_000.0, 100, 1),  # 2 ms between the events of a connection
+        (5_000.0, 80, 2),
+        (4_000.0, 100, 3.125),
+        (1_000.0, 1000, 4),
+    ],
+)
+def test_the_pace_of_draining_follows_the_gaps(events_per_s, in_flight, tick_ms):
+    assert client_module._tick_ns(events_per_s, in_flight) == tick_ms * 1e6

@@ -314,7 +314,7 @@ def test_a_backlog_without_end_ends_the_point():
 
 @pytest.mark.parametrize("tick", [False, True])
 def test_many_that_are_due_at_once_beyond_the_limit_end_the_point_too(tick, monkeypatch):
-    monkeypatch.setattr(client, "_TICK_FROM_EVENTS_PER_S", -1 if tick else 10**9)
+    monkeypatch.setattr(client, "_tick_ns", lambda *_: 1_000_000 if tick else 0)
     load = replace(LOAD, arrivals=replace(LOAD.arrivals, max_in_flight=200))
     with SseServer(lambda n, b: iter([2.0])) as server:
         run, answers = put_schedule(server, load, rate=2000.0)

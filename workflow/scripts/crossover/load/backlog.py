@@ -41,11 +41,11 @@ class Backlog:
         self._waiting_reads += len(exchange.bodies)
         self._ended.append(exchange)
 
-    def work(self) -> None:
-        """Decode one slice; there must be one."""
+    def work(self, events: int | None = _EVENTS_A_SLICE) -> None:
+        """Decode so many events of an answer, or the rest of it; there must be one."""
         if self._decoding is None:
             self._decoding = Decoding(self._ended.popleft(), self._api_key)
-        if self._decoding.advance(_EVENTS_A_SLICE):
+        if self._decoding.advance(events):
             answer = self._decoding.answer
             self._waiting_reads -= len(answer.exchange.bodies)
             answer.exchange.stamps, answer.exchange.bodies = array("q"), []
@@ -55,5 +55,5 @@ class Backlog:
     def answers(self) -> list[Answer]:
         """All answers, in order of their requests; decodes what is left."""
         while self._decoding or self._ended:
-            self.work()
+            self.work(None)
         return sorted(self._answers, key=lambda answer: answer.exchange.request_id)

@@ -41,9 +41,12 @@ if TYPE_CHECKING:
 
 _USAGE = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,9})')
 
-_TICK_NS = 1_000_000
 _TICK_FROM_EVENTS_PER_S = 1000
-"""From here draining once a millisecond costs less than waking for every read (measured)."""
+"""From here draining at a fixed pace costs less than waking for every read (measured)."""
+_MIN_TICK_NS, _MAX_TICK_NS = 1_000_000, 4_000_000
+_TICKS_A_GAP = 8
+"""A tick is this part of the mean time between two events of a connection: a client's next request
+waits half a tick for the end of its last answer to be seen."""
 
 _CONNECT_TIMEOUT_S = 10.0
 _OPENING_AT_ONCE = 64
@@ -233,13 +236,13 @@ class _Loop:
         )
         self.arrivals.start(now)
         self.progress_ns, self.progress_events, self.progress_reads = now, 0, 0
-        self.tick = self.finished = False
+        self.tick_ns, self.finished = 0, False
         deadlines_ns = now
         while not self.finished:
             due_ns = self.arrivals.next_ns
             wake_ns = deadlines_ns if due_ns is None else min(due_ns, deadlines_ns)
-            if self.tick:
-                wake_ns = min(wake_ns, now + _TICK_NS)
+            if self.tick_ns:
+                wake_ns = min(wake_ns, now + self.tick_ns)
             for fd, _ in self._wait(now, wake_ns, due_ns):
                 self._serve(self.by_fd[fd])
             now = time.monotonic_ns()
@@ -262,7 +265,7 @@ class _Loop:
         Decodes meanwhile if it must.
         """
         most = len(self.clients)
-        if self.tick:
+        if self.tick_ns:
             while self.backlog.is_full and now < wake_ns:
                 self.backlog.work()
                 now = time.monotonic_ns()
@@ -313,7 +316,7 @@ class _Loop:
         reads_per_s = (stamps.reads - self.progress_reads) / elapsed_s
         self.progress_ns = now
         self.progress_events, self.progress_reads = stamps.events, stamps.reads
-        self.tick = events_per_s >= _TICK_FROM_EVENTS_PER_S and stamps.source == "kernel"
+        self.tick_ns = _tick_ns(events_per_s, self.in_flight) if stamps.source == "kernel" else 0
         stamps.update()
         self.check()
         self.on_progress(
@@ -549,6 +552,14 @@ class _Loop:
             elif connection.last_byte_ns < silent_since:
                 message = f"no byte for {load.idle_timeout_s:g} s"
                 self._fail(client, Failure("idle_timeout", message))
+
+
+def _tick_ns(events_per_s: float, in_flight: int) -> int:
+    """The pace at which to drain; 0: wake for every read."""
+    if events_per_s < _TICK_FROM_EVENTS_PER_S:
+        return 0
+    gap_ns = in_flight / events_per_s * 1e9
+    return int(min(max(gap_ns / _TICKS_A_GAP, _MIN_TICK_NS), _MAX_TICK_NS))
 
 
 def _last_usage(bodies: list[bytes]) -> int | None:

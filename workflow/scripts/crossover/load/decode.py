@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -197,8 +196,7 @@ class Decoding:
         if reads:
             answer.stamps_ns = array("q", map(answer.exchange.stamps.__getitem__, reads))
             answer.sizes = array("i", map(len, self._content))
-            events_of = Counter(reads)
-            answer.merged = bytearray(events_of[read] > 1 for read in reads)
+            answer.merged = _merged(reads)
             text = b"".join(self._content)
             answer.text_digest = hashlib.sha256(text).hexdigest()[:16]
             answer.looped_share = looped_share(text)
@@ -210,6 +208,16 @@ class Decoding:
             answer.error_class, answer.error_message = problem or _missing(answer)
         if answer.error_class is not None:
             answer.status = "failed"
+
+
+def _merged(reads: list[int]) -> bytearray:
+    """For each event whether another came with its read."""
+    merged = bytearray(len(reads))
+    if len(set(reads)) < len(reads):
+        for i in range(1, len(reads)):
+            if reads[i] == reads[i - 1]:
+                merged[i - 1] = merged[i] = True
+    return merged
 
 
 def _missing(answer: Answer) -> tuple[str | None, str | None]:
