@@ -317,6 +317,8 @@ class _Loop:
         self.progress_ns = now
         self.progress_events, self.progress_reads = stamps.events, stamps.reads
         self.tick_ns = _tick_ns(events_per_s, self.in_flight) if stamps.source == "kernel" else 0
+        if self.arrivals.next_ns is not None:  # what is due waits for a drain: many short ones
+            self.tick_ns = min(self.tick_ns, _MIN_TICK_NS)
         stamps.update()
         self.check()
         self.on_progress(
