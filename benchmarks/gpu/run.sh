@@ -6,6 +6,7 @@
 # ARCHIVES: folder with the archives that build.py makes; each is unpacked once.
 # SECONDS: after these the running campaign is interrupted; the next command resumes it.
 # OUT: gets results.txz (without chunks), logs.txz and the reports.
+# TARGETS: in the environment, what to make in place of the report: the sessions of one trial, say.
 set -u
 archives=$1 deadline=$(( SECONDS + $2 )) out=$3
 shift 3
@@ -44,7 +45,7 @@ for campaign in "$@"; do
     left=$(( deadline - SECONDS ))
     [ $left -gt 60 ] || { echo "$campaign: no time left"; break; }
     timeout --signal=INT --kill-after=30 $left python3 -m snakemake -c8 --keep-going \
-        reports/crossover.html --configfile "config/campaigns/$campaign.yaml" || code=$?
+        ${TARGETS:-reports/crossover.html} --configfile "config/campaigns/$campaign.yaml" || code=$?
     [ -f reports/crossover.html ] && mv reports/crossover.html "$out/$campaign.html"
 done
 nvidia-smi --query-gpu=name,driver_version,memory.used,power.draw,clocks.sm --format=csv > "$out"/gpu.csv
